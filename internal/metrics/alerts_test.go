@@ -107,7 +107,7 @@ func dayLong(created time.Time) string {
 }
 
 func aCluster(name string, seen time.Time) *fleet.Cluster {
-	return &fleet.Cluster{ObjectMeta: meta("fleet-default", name), Status: fleet.ClusterStatus{Agent: fleet.AgentStatus{LastSeen: metav1.NewTime(seen)}}}
+	return &fleet.Cluster{ObjectMeta: meta("fleet-default", name), Status: fleet.ClusterStatus{Agent: fleet.AgentStatus{LastSeen: metav1.NewTime(seen)}, Conditions: ready()}}
 }
 
 // failing has one of each trouble.

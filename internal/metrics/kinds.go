@@ -5,10 +5,12 @@ import (
 	"slices"
 	"strconv"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fleet-hub/fleet/internal/rules/state"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // kind describes the series of each object of a kind: one for each value, and one for each state.
@@ -72,8 +74,10 @@ func bundles() kind[*fleet.Bundle] {
 			count("wait_applied", "Deployments of the bundle that the agent has not applied yet", func(s *fleet.BundleSummary) int { return s.WaitApplied }),
 			count("err_applied", "Deployments of the bundle that failed", func(s *fleet.BundleSummary) int { return s.ErrApplied }),
 		},
-		states: deploymentStates(), stateHelp: "1 for the worst state of the bundle's deployments, else 0",
-		stateOf: func(b *fleet.Bundle) string { return cmp.Or(b.Status.Display.State, string(fleet.Ready)) },
+		states: deploymentStates(), stateHelp: "1 for the worst state of the bundle's deployments, else 0; NotReady also if the bundle itself has an error or was not processed yet",
+		stateOf: func(b *fleet.Bundle) string {
+			return cmp.Or(b.Status.Display.State, unlisted(b.Status.Conditions, string(fleet.NotReady)))
+		},
 	}
 }
 
@@ -106,7 +110,9 @@ func clusters() kind[*fleet.Cluster] {
 		},
 		states: []string{string(fleet.NotReady), string(fleet.Ready), state.WaitCheckIn}, other: string(fleet.NotReady),
 		stateHelp: "1 for the state of the cluster, else 0: Ready if all its bundles are ready; WaitCheckIn before the first heartbeat of its agent and while heartbeats are missing; otherwise NotReady",
-		stateOf:   func(c *fleet.Cluster) string { return cmp.Or(c.Status.Display.State, string(fleet.Ready)) },
+		stateOf: func(c *fleet.Cluster) string {
+			return cmp.Or(c.Status.Display.State, unlisted(c.Status.Conditions, state.WaitCheckIn))
+		},
 	}
 	k.values = append(k.values, resources("resources_count_", "desiredready", "of the cluster", func(c *fleet.Cluster) *fleet.ResourceCounts { return &c.Status.ResourceCounts })...)
 	return k
@@ -123,11 +129,33 @@ func groups() kind[*fleet.ClusterGroup] {
 			{"non_ready_cluster_count", "Clusters of the group with a bundle that is not ready", func(g *fleet.ClusterGroup) int { return g.Status.NonReadyClusterCount }},
 		},
 		states: []string{string(fleet.NotReady), string(fleet.Ready)}, other: string(fleet.NotReady),
-		stateHelp: "1 for the state of the group, else 0: Ready if all bundles of its clusters are ready, otherwise NotReady",
-		stateOf:   func(g *fleet.ClusterGroup) string { return cmp.Or(g.Status.Display.State, string(fleet.Ready)) },
+		stateHelp: "1 for the state of the group, else 0: Ready if all bundles of its clusters are ready and their agents report, otherwise NotReady",
+		stateOf:   stateOfGroup,
 	}
 	k.values = append(k.values, resources("resource_count_", "desired_ready", "of the group's clusters", func(g *fleet.ClusterGroup) *fleet.ResourceCounts { return &g.Status.ResourceCounts })...)
 	return k
+}
+
+// stateOfGroup returns the state of a group. A cluster with a silent agent is not ready, although the group's summary and
+// Ready condition count its last report, as in Rancher Fleet.
+func stateOfGroup(g *fleet.ClusterGroup) string {
+	if g.Status.Display.State == "" && g.Status.NonReadyClusterCount > 0 {
+		return string(fleet.NotReady)
+	}
+	return cmp.Or(g.Status.Display.State, unlisted(g.Status.Conditions, string(fleet.NotReady)))
+}
+
+// unlisted returns the state of an object whose summary lists nothing, so that only its Ready condition tells whether it is
+// ready. unknown is the state without that condition.
+func unlisted(list conditionList, unknown string) string {
+	switch ready := conditions.Get(list, conditions.Ready); {
+	case ready == nil:
+		return unknown
+	case ready.Status == corev1.ConditionTrue:
+		return string(fleet.Ready)
+	default:
+		return string(fleet.NotReady)
+	}
 }
 
 // resources returns the counts of deployed resources. The name of the total differs between kinds.

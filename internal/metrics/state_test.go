@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/rancher/wrangler/v3/pkg/genericcondition"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fleet-hub/fleet/e2e/framework/golden"
@@ -57,7 +58,7 @@ func TestClusterState_OneSeriesIsOne(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			w := &world{now: noon, clusters: []*fleet.Cluster{{ObjectMeta: meta("ws", "c"), Status: fleet.ClusterStatus{Display: fleet.ClusterDisplay{State: test.shown}}}}}
+			w := &world{now: noon, clusters: []*fleet.Cluster{{ObjectMeta: meta("ws", "c"), Status: fleet.ClusterStatus{Display: fleet.ClusterDisplay{State: test.shown}, Conditions: ready()}}}}
 			text := exposition(t, Collectors(w.sources())...)
 			var ones []string
 			for _, line := range series(text, "fleet_cluster_state") {
@@ -72,6 +73,37 @@ func TestClusterState_OneSeriesIsOne(t *testing.T) {
 				t.Errorf("no series says that the state is %s", test.label)
 			}
 		})
+	}
+}
+
+// The state of an object is empty if its summary lists nothing. Then its Ready condition decides.
+func TestStateWithoutListedEntries_FollowsTheReadyCondition(t *testing.T) {
+	bundle := func(list ...genericcondition.GenericCondition) string {
+		return bundles().stateOf(&fleet.Bundle{Status: fleet.BundleStatus{Conditions: list}})
+	}
+	cluster := func(list ...genericcondition.GenericCondition) string {
+		return clusters().stateOf(&fleet.Cluster{Status: fleet.ClusterStatus{Conditions: list}})
+	}
+	group := func(silent int, list ...genericcondition.GenericCondition) string {
+		return groups().stateOf(&fleet.ClusterGroup{Status: fleet.ClusterGroupStatus{NonReadyClusterCount: silent, Conditions: list}})
+	}
+	for name, test := range map[string]struct{ got, want string }{
+		"Bundle is ready":                          {bundle(ready()...), "Ready"},
+		"rollout of the Bundle is invalid":         {bundle(falseCondition(conditions.Ready, conditions.ReasonRolloutInvalid)), "NotReady"},
+		"selector that the Bundle uses is invalid": {bundle(falseCondition(conditions.Ready, conditions.ReasonSelectorInvalid)), "NotReady"},
+		"Bundle was not processed":                 {bundle(), "NotReady"},
+		"Cluster is ready":                         {cluster(ready()...), "Ready"},
+		"Cluster has no namespace":                 {cluster(), "WaitCheckIn"},
+		"namespace of the Cluster is taken":        {cluster(falseCondition(conditions.Processed, conditions.ReasonNamespaceTaken)), "WaitCheckIn"},
+		"Cluster is not ready":                     {cluster(falseCondition(conditions.Ready, conditions.ReasonError)), "NotReady"},
+		"ClusterGroup is ready":                    {group(0, ready()...), "Ready"},
+		"ClusterGroup has a silent member":         {group(1, ready()...), "NotReady"},
+		"selector of the ClusterGroup is invalid":  {group(0, falseCondition(conditions.Ready, conditions.ReasonSelectorInvalid)), "NotReady"},
+		"ClusterGroup was not processed":           {group(0), "NotReady"},
+	} {
+		if test.got != test.want {
+			t.Errorf("%s: state %s, want %s", name, test.got, test.want)
+		}
 	}
 }
 

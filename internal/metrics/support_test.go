@@ -63,6 +63,11 @@ func falseCondition(kind, reason string) genericcondition.GenericCondition {
 	return genericcondition.GenericCondition{Type: kind, Status: "False", Reason: reason, Message: "said to users"}
 }
 
+// ready is the list of conditions of an object that is ready.
+func ready() []genericcondition.GenericCondition {
+	return []genericcondition.GenericCondition{{Type: conditions.Ready, Status: "True"}}
+}
+
 // aWorld is a hub with two clusters, of which one is in trouble.
 func aWorld() *world {
 	counts := fleet.ResourceCounts{DesiredReady: 36, Ready: 1, WaitApplied: 2, Modified: 3, Orphaned: 4, Missing: 5, Unknown: 6, NotReady: 7}
@@ -76,7 +81,7 @@ func aWorld() *world {
 					Display: fleet.BundleDisplay{State: string(fleet.ErrApplied)},
 				},
 			},
-			{ObjectMeta: meta("fleet-default", "ready"), Status: fleet.BundleStatus{Summary: fleet.BundleSummary{DesiredReady: 1, Ready: 1}}},
+			{ObjectMeta: meta("fleet-default", "ready"), Status: fleet.BundleStatus{Summary: fleet.BundleSummary{DesiredReady: 1, Ready: 1}, Conditions: ready()}},
 		},
 		deployments: []*fleet.BundleDeployment{{
 			ObjectMeta: meta("cluster-ns", "guestbook", fleet.LabelRepoName, "repo", fleet.LabelCommit, "c0ffee", fleet.LabelCluster, "east",
