@@ -75,9 +75,25 @@ func Monitored(status *fleet.BundleDeploymentStatus, now time.Time, warning stri
 	conditions.Set(&status.Conditions, now, genericcondition.GenericCondition{Type: conditions.Monitored, Status: corev1.ConditionTrue, Message: warning})
 }
 
-// NotMonitored records that the objects of the release could not be checked.
+// monitorPatience is how long a release stays ready while its objects cannot be checked. A short outage of an API server must
+// not change its state.
+const monitorPatience = 2 * time.Minute
+
+// NotMonitored records that the objects of the release could not be checked. The condition keeps the time of the first of these
+// failures, also if the error changes. When they last longer than monitorPatience, a ready release is no longer ready, because
+// its objects may have changed. The next successful check sets its state again.
 func NotMonitored(status *fleet.BundleDeploymentStatus, now time.Time, text string) {
+	since := now.UTC().Format(time.RFC3339)
+	if old := conditions.Get(status.Conditions, conditions.Monitored); old != nil && old.Status == corev1.ConditionFalse {
+		since = old.LastUpdateTime
+	}
 	SetCondition(status, now, conditions.Monitored, text)
+	conditions.Get(status.Conditions, conditions.Monitored).LastUpdateTime = since
+	first, err := time.Parse(time.RFC3339, since)
+	if status.Ready && err == nil && now.Sub(first) > monitorPatience {
+		status.Ready = false
+		SetCondition(status, now, conditions.Ready, "its objects cannot be checked: "+text)
+	}
 }
 
 // Conclude limits the size of a status and sets the printer columns.

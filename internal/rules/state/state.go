@@ -67,7 +67,8 @@ func failedAgainst(bd *fleet.BundleDeployment, deploymentID string) bool {
 	if bd.Status.AppliedDeploymentID != deploymentID {
 		return Against(bd, deploymentID) == fleet.ErrApplied
 	}
-	return isFalse(bd, conditions.Deployed) || isFalse(bd, conditions.Installed)
+	unknown := !bd.Status.Ready && isFalse(bd, conditions.Monitored) // the objects cannot be checked
+	return unknown || isFalse(bd, conditions.Deployed) || isFalse(bd, conditions.Installed)
 }
 
 // Rank orders states by severity, from 1 for Ready to 7 for ErrApplied. Unknown states have rank 0.

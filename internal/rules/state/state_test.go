@@ -45,6 +45,7 @@ func with(conditionType string, status corev1.ConditionStatus, reason, message s
 
 func TestEntryOf_FailedAfterAnError(t *testing.T) {
 	failed, refused := with("Deployed", "False", "Error", "boom"), with("Installed", "False", "Error", "no YAML")
+	unchecked := with("Monitored", "False", "Error", "503")
 	tests := map[string]struct {
 		in               *fleet.BundleDeployment
 		want, wantStaged bool
@@ -55,6 +56,8 @@ func TestEntryOf_FailedAfterAnError(t *testing.T) {
 		"deployment failed":                    {deployment(applied("s-0:z"), failed), true, true},
 		"deployed, the next deployment failed": {deployment(notReady, failed), true, true},
 		"installation failed":                  {deployment(notReady, refused), true, true},
+		"ready, a check failed":                {deployment(unchecked), false, false},
+		"not ready, checks fail":               {deployment(notReady, unchecked), true, true},
 		"installation failed, spec has changed since":   {deployment(applied("s-0:z"), refused), false, false},
 		"installation failed, another change is staged": {deployment(staged("s-2:b"), notReady, refused), true, false},
 	}

@@ -55,7 +55,8 @@ const (
 	// Installed, on BundleDeployment, is True when the release exists and its namespace has the labels and annotations
 	// of the bundle.
 	Installed = "Installed"
-	// Monitored, on BundleDeployment, is True when the deployed resources could be checked. Its message describes limits of the check.
+	// Monitored, on BundleDeployment, is True when the deployed resources could be checked. Its message describes limits of the
+	// check. If every check fails for more than two minutes, Ready becomes False until one succeeds.
 	Monitored = "Monitored"
 )
 
