@@ -56,7 +56,7 @@ func checkBundlesFailing(f *Facts) []check.Row {
 		switch {
 		case summary.ErrApplied > 0:
 			groups.Add(worst, check.Fail(check.OfFleet("Bundle", bundle), causeOf(bundle, ready), describeDeployment(bundle)))
-		case f.since(ready) > readyPatience:
+		case max(f.since(ready), f.Now.Sub(bundle.Changed)) > readyPatience: // the condition's time moves with the counts in its message
 			groups.Add(worst, check.Warn(check.OfFleet("Bundle", bundle), causeOf(bundle, ready), describeDeployment(bundle)))
 		}
 	}
@@ -91,12 +91,12 @@ func mostUrgent(bundle Bundle) fleet.NonReadyResource {
 	return slices.MinFunc(all, state.ByUrgency)
 }
 
-// describeDeployment returns the command that shows the BundleDeployment that is not ready, or else the Bundle. A cluster
-// with a targeting error may have no BundleDeployment.
+// describeDeployment returns the command that shows the BundleDeployment that is not ready, or else the Bundle. A Pending
+// cluster has no BundleDeployment, and one with a targeting error may have none.
 func describeDeployment(bundle Bundle) string {
 	first := mostUrgent(bundle)
 	workspace, cluster, found := strings.Cut(first.Name, "/")
-	if !found || strings.HasPrefix(first.Message, selection.TargetingError) {
+	if !found || first.BundleState == fleet.Pending || strings.HasPrefix(first.Message, selection.TargetingError) {
 		return remedy.Describe("bundles", bundle.Namespace, bundle.Name)
 	}
 	return remedy.Describe("bundledeployments", names.ClusterNamespace(workspace, cluster), bundle.Name)

@@ -213,6 +213,17 @@ func faults() map[string]fault {
 			f.Bundles[0].Status.Conditions[0] = condition(conditions.Ready, "", "NotReady(1)")
 			f.Bundles[0].Status.Summary = fleet.BundleSummary{DesiredReady: 1, NotReady: 1}
 		}, "Bundle fleet-default/app", check.Warning, "ready on 0 of 1 clusters: NotReady(1)", "kubectl describe bundles.fleet.cattle.io -n fleet-default app"},
+		"Bundle is not ready for long, and its counts change": {"hub-bundles-failing", func(f *Facts) {
+			f.Bundles[0].Status.Conditions[0] = condition(conditions.Ready, "", "NotReady(1)")
+			f.Bundles[0].Status.Conditions[0].LastUpdateTime = clitest.Noon().Add(-time.Minute).Format(time.RFC3339)
+			f.Bundles[0].Changed = clitest.Ago(time.Hour).Time
+		}, "Bundle fleet-default/app", check.Warning, "NotReady(1)", "kubectl describe bundles.fleet.cattle.io -n fleet-default app"},
+		"Bundle waits for its first deployment": {"hub-bundles-failing", func(f *Facts) {
+			f.Bundles[0].Status.Conditions[0] = condition(conditions.Ready, "", "Pending(1) [Cluster fleet-default/west]")
+			f.Bundles[0].Status.Summary = fleet.BundleSummary{DesiredReady: 1, Pending: 1, NonReadyResources: []fleet.NonReadyResource{
+				{Name: "fleet-default/west", BundleState: fleet.Pending},
+			}}
+		}, "Bundle fleet-default/app", check.Warning, "Pending(1)", "kubectl describe bundles.fleet.cattle.io -n fleet-default app"},
 		"Bundle names an unknown group": {"hub-bundles-conditions", func(f *Facts) {
 			f.Bundles[0].Status.Conditions = append(f.Bundles[0].Status.Conditions, condition(conditions.TargetsKnown, conditions.ReasonClusterGroupUnknown, "group x"))
 		}, "Bundle fleet-default/app", check.Failed, "ClusterGroupUnknown: group x", "kubectl describe bundles.fleet.cattle.io -n fleet-default app"},
@@ -337,6 +348,7 @@ func TestNoFaults(t *testing.T) {
 		"Bundle is not ready since a minute": {"hub-bundles-failing", func(f *Facts) {
 			c := &f.Bundles[0].Status.Conditions[0]
 			c.Status, c.LastUpdateTime = corev1.ConditionFalse, clitest.Noon().Add(-time.Minute).Format(time.RFC3339)
+			f.Bundles[0].Changed = clitest.Ago(time.Minute).Time
 		}},
 		"agent of a development version": {"hub-agent-versions", func(f *Facts) { f.Clusters[0].Status.Agent.AgentVersion = "dev" }},
 		"agent is newer":                 {"hub-agent-versions", func(f *Facts) { f.Clusters[0].Status.Agent.AgentVersion = "v2.0.0" }},

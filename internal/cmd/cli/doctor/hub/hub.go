@@ -77,6 +77,8 @@ type Configuration struct {
 // Bundle is what the checks need of a Bundle. Its resources are dropped, because they may be large.
 type Bundle struct {
 	*fleet.Bundle
+	// Changed is when a client last changed the Bundle, apart from its status.
+	Changed time.Time
 	// Size is the size of the whole object as JSON, in bytes.
 	Size int
 }

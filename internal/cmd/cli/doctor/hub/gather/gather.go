@@ -174,13 +174,19 @@ func (g *gatherer) parseConfig(found *corev1.ConfigMap) {
 // readBundles reads Bundles and drops their resources.
 func (g *gatherer) readBundles(ctx context.Context) error {
 	_, err := access.Each(ctx, g.cluster.Bundles(g.Workspace), metav1.ListOptions{Limit: bundlesPage}, func(bundle *fleet.Bundle) error {
+		changed := bundle.CreationTimestamp.Time
+		for _, entry := range bundle.ManagedFields {
+			if entry.Subresource == "" && entry.Time != nil && entry.Time.After(changed) {
+				changed = entry.Time.Time
+			}
+		}
 		bundle.ManagedFields = nil
 		encoded, err := json.Marshal(bundle)
 		if err != nil {
 			return err
 		}
 		bundle.Spec.Resources = nil
-		g.Bundles = append(g.Bundles, hub.Bundle{Bundle: bundle, Size: len(encoded)})
+		g.Bundles = append(g.Bundles, hub.Bundle{Bundle: bundle, Changed: changed, Size: len(encoded)})
 		return nil
 	})
 	return err
