@@ -92,7 +92,7 @@ func mostUrgent(bundle Bundle) fleet.NonReadyResource {
 }
 
 // describeDeployment returns the command that shows the BundleDeployment that is not ready, or else the Bundle. A Pending
-// cluster has no BundleDeployment, and one with a targeting error may have none.
+// cluster has no BundleDeployment, and often neither has one with a targeting error.
 func describeDeployment(bundle Bundle) string {
 	first := mostUrgent(bundle)
 	workspace, cluster, found := strings.Cut(first.Name, "/")

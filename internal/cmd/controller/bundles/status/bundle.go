@@ -133,6 +133,9 @@ func setBundleStatus(status *fleet.BundleStatus, in bundleInput, found figures) 
 		ready.Message = strings.TrimSuffix(in.outcome.Blocked+"; "+ready.Message, "; ")
 	}
 	ready.Message = cmp.Or(ready.Message, untargeted(in.outcome))
+	if in.spec.Paused {
+		ready.Message = cmp.Or(ready.Message, "spec.paused is true: this is the state before the pause, and changes on the clusters are not seen")
+	}
 	if in.outcome.Failure != "" {
 		ready = genericcondition.GenericCondition{
 			Type: conditions.Ready, Status: "False", Reason: in.outcome.FailureReason, Message: in.outcome.Failure,

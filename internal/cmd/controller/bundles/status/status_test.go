@@ -200,7 +200,8 @@ func TestSetBundleStatus(t *testing.T) {
 		},
 		"a paused Bundle without a change": {
 			bundleInput{spec: fleet.BundleSpec{Paused: true}, outcome: selection.Outcome{Targets: []selection.Target{target("one", "")}}, deployments: []*fleet.BundleDeployment{deployment("one")}},
-			condition("True", "", ""), fleet.BundleDisplay{ReadyClusters: "1/1"}, [4]int{0, 1, 0, 0},
+			condition("True", "", "spec.paused is true: this is the state before the pause, and changes on the clusters are not seen"),
+			fleet.BundleDisplay{ReadyClusters: "1/1"}, [4]int{0, 1, 0, 0},
 		},
 		"a limit that holds back first deployments": {
 			bundleInput{spec: fleet.BundleSpec{RolloutStrategy: &fleet.RolloutStrategy{MaxNew: ptr.To(-1)}}, outcome: selection.Outcome{Targets: []selection.Target{target("one", "")}}},

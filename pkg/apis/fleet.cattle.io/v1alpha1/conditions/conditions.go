@@ -46,7 +46,9 @@ const (
 	// not accept the Bundle. The condition is absent if that has never happened.
 	TargetsAccepted = "TargetsAccepted"
 	// Ready, on Cluster, ClusterGroup, Bundle and BundleDeployment, is True when everything
-	// deployed is ready; on ClusterRegistrationToken, when the Secret with the values is there.
+	// deployed is ready; on ClusterRegistrationToken, when the Secret with the values is there. While a Bundle or Cluster
+	// is paused, its agents observe nothing, and the last state stays. A ClusterGroup counts the last report of an agent
+	// that is silent.
 	Ready = "Ready"
 	// Granted, on ClusterRegistration, is True when the credential was written.
 	Granted = "Granted"
