@@ -42,7 +42,10 @@ func TestStories(t *testing.T) {
 
 var _ = suite.Share(&world, framework.Options{
 	Downstreams: []string{east, west, north, south, spare, rough}, Later: []string{south, spare},
-}, map[string]any{"agentCheckinInterval": checkin})
+}, map[string]any{
+	"agentCheckinInterval": checkin,
+	"leaderElection":       map[string]any{"leaseDuration": "12s", "renewDeadline": "10s", "retryPeriod": "2s"},
+})
 
 // imported is the cluster east, joined by a kubeconfig Secret.
 func imported(ctx SpecContext) *fleet.Cluster {
