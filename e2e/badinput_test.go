@@ -54,6 +54,22 @@ func (m mistake) says() string {
 	return m.condition
 }
 
+// create makes the mistake and creates the Cluster.
+func (m mistake) create(ctx SpecContext, name string) {
+	GinkgoHelper()
+	if m.make != nil {
+		m.make(ctx, name)
+	}
+	cluster := &fleet.Cluster{
+		ObjectMeta: metav1.ObjectMeta{Namespace: careless, Name: name},
+		Spec:       fleet.ClusterSpec{KubeConfigSecret: name, AgentNamespace: name},
+	}
+	if m.cluster != nil {
+		m.cluster(cluster)
+	}
+	Expect(world.Hub.Create(ctx, client.Clusters, cluster)).To(Succeed())
+}
+
 // wrongKubeconfig returns a mistake in the Secret that the Cluster names.
 func wrongKubeconfig(reason, remedy string, data func() map[string][]byte) mistake {
 	return mistake{
@@ -130,24 +146,25 @@ var _ = Describe("A user makes a mistake", Ordered, func() {
 	suite.Uses(&world, spare)
 
 	var undisturbed func(SpecContext)
+	// together are the mistakes that are made before the first story, so that their waits overlap.
+	together := map[string]mistake{}
+	early := func(description, name string, m mistake) TableEntry {
+		together[name] = m
+		return Entry(description, name, m)
+	}
 
 	BeforeAll(func(ctx SpecContext) {
 		Expect(world.Hub.EnsureNamespace(ctx, careless)).To(Succeed())
 		undisturbed = watchOver(ctx, imported(ctx), east)
+		for name, m := range together {
+			m.create(ctx, name)
+		}
 	})
 
 	DescribeTable("with a cluster: a condition says what to do, and after that the cluster joins", func(ctx SpecContext, name string, m mistake) {
-		if m.make != nil {
-			m.make(ctx, name)
+		if _, made := together[name]; !made {
+			m.create(ctx, name)
 		}
-		cluster := &fleet.Cluster{
-			ObjectMeta: metav1.ObjectMeta{Namespace: careless, Name: name},
-			Spec:       fleet.ClusterSpec{KubeConfigSecret: name, AgentNamespace: name},
-		}
-		if m.cluster != nil {
-			m.cluster(cluster)
-		}
-		Expect(world.Hub.Create(ctx, client.Clusters, cluster)).To(Succeed())
 		DeferCleanup(forget, name)
 
 		broken, err := client.Until(ctx, client.Await{
@@ -171,49 +188,11 @@ var _ = Describe("A user makes a mistake", Ordered, func() {
 		})
 		Expect(err).NotTo(HaveOccurred())
 	},
-		Entry("a kubeconfig that runs a command", "exec", wrongKubeconfig(conditions.ReasonKubeconfigRefused, "use a token", modified(func(_ *api.Config, _ *api.Cluster, u *api.AuthInfo) {
+		early("a kubeconfig that runs a command", "exec", wrongKubeconfig(conditions.ReasonKubeconfigRefused, "use a token", modified(func(_ *api.Config, _ *api.Cluster, u *api.AuthInfo) {
 			u.Exec = &api.ExecConfig{Command: "touch", Args: []string{filepath.Join(GinkgoT().TempDir(), "never")}, APIVersion: "client.authentication.k8s.io/v1", InteractiveMode: api.NeverExecInteractiveMode}
 		}))),
-		Entry("a kubeconfig with an auth-provider", "auth-provider", wrongKubeconfig(conditions.ReasonKubeconfigRefused, "use a token", modified(func(_ *api.Config, _ *api.Cluster, u *api.AuthInfo) {
-			u.AuthProvider = &api.AuthProviderConfig{Name: "gcp"}
-		}))),
-		Entry("a kubeconfig with the path of a CA", "ca-file", wrongKubeconfig(conditions.ReasonKubeconfigRefused, "embed the data", modified(func(_ *api.Config, c *api.Cluster, _ *api.AuthInfo) {
-			c.CertificateAuthority, c.CertificateAuthorityData = "/etc/ssl/ca.crt", nil
-		}))),
-		Entry("a kubeconfig with the path of a certificate", "cert-file", wrongKubeconfig(conditions.ReasonKubeconfigRefused, "embed the data", modified(func(_ *api.Config, _ *api.Cluster, u *api.AuthInfo) {
-			u.ClientCertificate, u.ClientCertificateData = "/etc/ssl/client.crt", nil
-		}))),
-		Entry("a kubeconfig with the path of a key", "key-file", wrongKubeconfig(conditions.ReasonKubeconfigRefused, "embed the data", modified(func(_ *api.Config, _ *api.Cluster, u *api.AuthInfo) {
-			u.ClientKey, u.ClientKeyData = "/etc/ssl/client.key", nil
-		}))),
-		Entry("a kubeconfig with the path of a token", "token-file", wrongKubeconfig(conditions.ReasonKubeconfigRefused, "embed the data", modified(func(_ *api.Config, _ *api.Cluster, u *api.AuthInfo) {
-			*u = api.AuthInfo{TokenFile: "/var/run/secrets/kubernetes.io/serviceaccount/token"}
-		}))),
-		Entry("a kubeconfig that verifies nothing", "insecure", wrongKubeconfig(conditions.ReasonKubeconfigRefused, "embed the server's CA", modified(func(_ *api.Config, c *api.Cluster, _ *api.AuthInfo) {
-			c.CertificateAuthorityData, c.InsecureSkipTLSVerify = nil, true
-		}))),
-		Entry("a kubeconfig with several contexts, none of them current", "contexts", wrongKubeconfig(conditions.ReasonKubeconfigInvalid, "set current-context", modified(func(k *api.Config, _ *api.Cluster, _ *api.AuthInfo) {
-			k.Contexts["another"], k.CurrentContext = k.Contexts[k.CurrentContext].DeepCopy(), ""
-		}))),
-		Entry("a kubeconfig whose current context is not in it", "context", wrongKubeconfig(conditions.ReasonKubeconfigInvalid, "set current-context", modified(func(k *api.Config, _ *api.Cluster, _ *api.AuthInfo) {
-			k.CurrentContext = "gone"
-		}))),
-		Entry("an invalid kubeconfig", "malformed", wrongKubeconfig(conditions.ReasonKubeconfigInvalid, "kubectl config view", func() map[string][]byte {
-			return map[string][]byte{protocol.KubeconfigValueKey: []byte("{")}
-		})),
-		Entry("a kubeconfig under another key of its Secret", "other-key", wrongKubeconfig(conditions.ReasonKubeconfigMissing, "put the kubeconfig there", func() map[string][]byte {
-			return map[string][]byte{"config": world.Cluster(spare).Kubeconfig}
-		})),
-		Entry("a kubeconfig with another cluster's CA", "untrusted", wrongKubeconfig(conditions.ReasonTLSUntrusted, "put the right certificate-authority-data", modified(func(_ *api.Config, c *api.Cluster, _ *api.AuthInfo) {
-			c.CertificateAuthorityData = world.Plane.Hub.CA
-		}))),
-		Entry("a kubeconfig that leads to a black hole", "hole", wrongKubeconfig(conditions.ReasonDownstreamUnreachable, "check that its address is right", modified(func(_ *api.Config, c *api.Cluster, _ *api.AuthInfo) {
-			listener, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections and never answers
-			Expect(err).NotTo(HaveOccurred())
-			DeferCleanup(listener.Close)
-			c.Server = "https://" + listener.Addr().String()
-		}))),
-		Entry("a quota that leaves the agent no room", "quota", mistake{
+		// Soon: the longer pods are rejected, the longer the ReplicaSet waits before the next try.
+		early("a quota that leaves the agent no room", "quota", mistake{
 			make: func(ctx SpecContext, name string) {
 				goodKubeconfig(ctx, name)
 				Expect(world.On(spare).EnsureNamespace(ctx, name)).To(Succeed())
@@ -226,22 +205,46 @@ var _ = Describe("A user makes a mistake", Ordered, func() {
 			},
 			reason: conditions.ReasonAgentPodRejected, remedy: "ResourceQuota none",
 		}),
-		Entry("an address of the hub that the agent cannot reach", "never", mistake{
-			make: func(ctx SpecContext, name string) {
-				writeSecret(ctx, careless, name, map[string][]byte{
-					protocol.KubeconfigValueKey: world.Cluster(spare).Kubeconfig, protocol.APIServerURLKey: []byte("https://127.0.0.1:1"),
-				})
-			},
-			mend:      goodKubeconfig,
-			condition: conditions.AgentReporting, reason: conditions.ReasonAgentNotReporting, remedy: "check its pods",
-		}),
-		Entry("no Secret", "missing", mistake{mend: goodKubeconfig, reason: conditions.ReasonKubeconfigMissing, remedy: "create it"}),
-		Entry("a Secret in a namespace that is not allowed", "elsewhere", mistake{
+		early("a kubeconfig with an auth-provider", "auth-provider", wrongKubeconfig(conditions.ReasonKubeconfigRefused, "use a token", modified(func(_ *api.Config, _ *api.Cluster, u *api.AuthInfo) {
+			u.AuthProvider = &api.AuthProviderConfig{Name: "gcp"}
+		}))),
+		early("a kubeconfig with the path of a CA", "ca-file", wrongKubeconfig(conditions.ReasonKubeconfigRefused, "embed the data", modified(func(_ *api.Config, c *api.Cluster, _ *api.AuthInfo) {
+			c.CertificateAuthority, c.CertificateAuthorityData = "/etc/ssl/ca.crt", nil
+		}))),
+		early("a kubeconfig with the path of a certificate", "cert-file", wrongKubeconfig(conditions.ReasonKubeconfigRefused, "embed the data", modified(func(_ *api.Config, _ *api.Cluster, u *api.AuthInfo) {
+			u.ClientCertificate, u.ClientCertificateData = "/etc/ssl/client.crt", nil
+		}))),
+		early("a kubeconfig with the path of a key", "key-file", wrongKubeconfig(conditions.ReasonKubeconfigRefused, "embed the data", modified(func(_ *api.Config, _ *api.Cluster, u *api.AuthInfo) {
+			u.ClientKey, u.ClientKeyData = "/etc/ssl/client.key", nil
+		}))),
+		early("a kubeconfig with the path of a token", "token-file", wrongKubeconfig(conditions.ReasonKubeconfigRefused, "embed the data", modified(func(_ *api.Config, _ *api.Cluster, u *api.AuthInfo) {
+			*u = api.AuthInfo{TokenFile: "/var/run/secrets/kubernetes.io/serviceaccount/token"}
+		}))),
+		early("a kubeconfig that verifies nothing", "insecure", wrongKubeconfig(conditions.ReasonKubeconfigRefused, "embed the server's CA", modified(func(_ *api.Config, c *api.Cluster, _ *api.AuthInfo) {
+			c.CertificateAuthorityData, c.InsecureSkipTLSVerify = nil, true
+		}))),
+		early("a kubeconfig with several contexts, none of them current", "contexts", wrongKubeconfig(conditions.ReasonKubeconfigInvalid, "set current-context", modified(func(k *api.Config, _ *api.Cluster, _ *api.AuthInfo) {
+			k.Contexts["another"], k.CurrentContext = k.Contexts[k.CurrentContext].DeepCopy(), ""
+		}))),
+		early("a kubeconfig whose current context is not in it", "context", wrongKubeconfig(conditions.ReasonKubeconfigInvalid, "set current-context", modified(func(k *api.Config, _ *api.Cluster, _ *api.AuthInfo) {
+			k.CurrentContext = "gone"
+		}))),
+		early("an invalid kubeconfig", "malformed", wrongKubeconfig(conditions.ReasonKubeconfigInvalid, "kubectl config view", func() map[string][]byte {
+			return map[string][]byte{protocol.KubeconfigValueKey: []byte("{")}
+		})),
+		early("a kubeconfig under another key of its Secret", "other-key", wrongKubeconfig(conditions.ReasonKubeconfigMissing, "put the kubeconfig there", func() map[string][]byte {
+			return map[string][]byte{"config": world.Cluster(spare).Kubeconfig}
+		})),
+		early("a kubeconfig with another cluster's CA", "untrusted", wrongKubeconfig(conditions.ReasonTLSUntrusted, "put the right certificate-authority-data", modified(func(_ *api.Config, c *api.Cluster, _ *api.AuthInfo) {
+			c.CertificateAuthorityData = world.Plane.Hub.CA
+		}))),
+		early("no Secret", "missing", mistake{mend: goodKubeconfig, reason: conditions.ReasonKubeconfigMissing, remedy: "create it"}),
+		early("a Secret in a namespace that is not allowed", "elsewhere", mistake{
 			make:    goodKubeconfig,
 			cluster: func(c *fleet.Cluster) { c.Spec.KubeConfigSecretNamespace = "kube-system" }, patch: `{"kubeConfigSecretNamespace":null}`,
 			reason: conditions.ReasonKubeconfigNamespaceRefused, remedy: "move the Secret",
 		}),
-		Entry("a client ID that another Cluster has", "twin", mistake{
+		early("a client ID that another Cluster has", "twin", mistake{
 			make: func(ctx SpecContext, name string) {
 				goodKubeconfig(ctx, name)
 				older := &fleet.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: careless, Name: "an-older-twin"}, Spec: fleet.ClusterSpec{ClientID: "of-a-twin"}}
@@ -250,12 +253,12 @@ var _ = Describe("A user makes a mistake", Ordered, func() {
 			cluster: func(c *fleet.Cluster) { c.Spec.ClientID = "of-a-twin" }, patch: `{"clientID":"of-the-other-twin"}`,
 			reason: conditions.ReasonClientIDAmbiguous, remedy: "a client ID of its own",
 		}),
-		Entry("neither a client ID nor a kubeconfig", "nobody", mistake{
+		early("neither a client ID nor a kubeconfig", "nobody", mistake{
 			make:    goodKubeconfig,
 			cluster: func(c *fleet.Cluster) { c.Spec.KubeConfigSecret = "" }, patch: `{"kubeConfigSecret":"nobody"}`,
 			reason: conditions.ReasonClientIDMissing, remedy: "set spec.clientID",
 		}),
-		Entry("a Secret that has the name of the import token's values", "blocked", mistake{
+		early("a Secret that has the name of the import token's values", "blocked", mistake{
 			make: func(ctx SpecContext, name string) {
 				goodKubeconfig(ctx, name)
 				writeSecret(ctx, careless, names.ImportToken(name), nil)
@@ -264,6 +267,21 @@ var _ = Describe("A user makes a mistake", Ordered, func() {
 				Expect(world.Hub.Kube.CoreV1().Secrets(careless).Delete(ctx, names.ImportToken(name), metav1.DeleteOptions{})).To(Succeed())
 			},
 			reason: conditions.ReasonTokenBlocked, remedy: "see its condition Ready",
+		}),
+		early("a kubeconfig that leads to a black hole", "hole", wrongKubeconfig(conditions.ReasonDownstreamUnreachable, "check that its address is right", modified(func(_ *api.Config, c *api.Cluster, _ *api.AuthInfo) {
+			listener, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections and never answers
+			Expect(err).NotTo(HaveOccurred())
+			DeferCleanup(listener.Close)
+			c.Server = "https://" + listener.Addr().String()
+		}))),
+		early("an address of the hub that the agent cannot reach", "never", mistake{
+			make: func(ctx SpecContext, name string) {
+				writeSecret(ctx, careless, name, map[string][]byte{
+					protocol.KubeconfigValueKey: world.Cluster(spare).Kubeconfig, protocol.APIServerURLKey: []byte("https://127.0.0.1:1"),
+				})
+			},
+			mend:      goodKubeconfig,
+			condition: conditions.AgentReporting, reason: conditions.ReasonAgentNotReporting, remedy: "check its pods",
 		}),
 		Entry("no URL of the hub anywhere", "no-url", configured(conditions.ReasonHubURLMissing, "set apiServerURL", map[string]any{"apiServerURL": ""})),
 		Entry("an unknown TLS mode", "lax", configured(conditions.ReasonTLSModeUnknown, "set it to", map[string]any{"agentTLSMode": "lax"})),
