@@ -36,8 +36,8 @@ const (
 	patience = time.Minute
 )
 
-// The hub has the charts; bare is an API server without our CRDs.
-var control = plane.Share(plane.Options{Downstreams: []string{"bare"}, BeforeControllers: helm.HubCRDs, Audit: true})
+// The hub has the charts.
+var control = plane.Share(plane.Options{BeforeControllers: helm.HubCRDs, Audit: true})
 
 func TestMain(m *testing.M) {
 	if code, played := replica.Play(); played {

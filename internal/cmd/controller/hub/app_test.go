@@ -199,7 +199,8 @@ func TestCheck_UnreachableServer_TimesOut(t *testing.T) {
 	o := options(t, http.NotFoundHandler(), io.Discard)
 	o.Own.Config.Host = "http://127.0.0.1:1"
 	_, err := Check(t.Context(), o, 300*time.Millisecond)
-	if !errors.Is(err, foreign.ErrUnreachable) || !strings.HasPrefix(err.Error(), "connecting to http://127.0.0.1:1: ") {
+	if !errors.Is(err, foreign.ErrUnreachable) || !strings.HasPrefix(err.Error(), "connecting to http://127.0.0.1:1: ") ||
+		!strings.HasSuffix(err.Error(), "(waited 300ms)") {
 		t.Errorf("error %v", err)
 	}
 	ended, cancel := context.WithCancel(t.Context())
