@@ -91,6 +91,7 @@ func TestStandby_IsWarmAndWritesNothing(t *testing.T) {
 	must(t)(installed())
 	short := replica.Election{LeaseDuration: 10 * time.Second, RenewDeadline: 8 * time.Second, RetryPeriod: 5 * time.Second}
 	second, kubeconfig := startStandby(t, short)
+	expectStandby(t, second)
 	workspace(t, hub, "ws-standby")
 	newCluster(t, hub, "ws-standby", "c1") // an event that the standby must not act on
 	for _, r := range requestsWith(t, kubeconfig) {
@@ -99,8 +100,16 @@ func TestStandby_IsWarmAndWritesNothing(t *testing.T) {
 		}
 	}
 
-	took := takesOver(t, hub, func() { before.stop() })
+	took := takesOver(t, hub, func() {
+		if code := before.stop(); code != 0 {
+			t.Errorf("exit code %d\n%s", code, before.Log())
+		}
+	})
 	leading = second
+	if err := second.awaitReady("leading"); err != nil {
+		t.Fatal(err)
+	}
+	TestLeader_ServesAllMetrics(t)
 	t.Logf("after a clean stop, the standby worked after %s", took.Round(time.Millisecond))
 	if n := listsOfClusters(requestsWith(t, kubeconfig)); n != 1 {
 		t.Errorf("the caches were filled %d times", n)
@@ -109,6 +118,9 @@ func TestStandby_IsWarmAndWritesNothing(t *testing.T) {
 	third, kubeconfig := startStandby(t, short)
 	took = takesOver(t, hub, second.Kill)
 	leading = third
+	if err := third.awaitReady("leading"); err != nil {
+		t.Fatal(err)
+	}
 	t.Logf("after the leader was killed, with a lease of %s, the standby worked after %s", short.LeaseDuration, took.Round(time.Millisecond))
 	if n := listsOfClusters(requestsWith(t, kubeconfig)); n != 1 {
 		t.Errorf("the caches were filled %d times", n)

@@ -8,7 +8,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	. "github.com/onsi/gomega"
 
@@ -18,7 +17,6 @@ import (
 
 	"github.com/fleet-hub/fleet/dev/plane"
 	"github.com/fleet-hub/fleet/e2e/framework/client"
-	"github.com/fleet-hub/fleet/e2e/framework/replica"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 )
 
@@ -149,43 +147,6 @@ func expectStandby(t *testing.T, r *process) {
 			t.Errorf("one that stands by has %s", series)
 		}
 	}
-}
-
-func TestStandbyReplica_TakesOverWhenTheLeaderEnds(t *testing.T) {
-	hub := hub(t)
-	kubeconfig := must(t)(installed())
-	before := leading
-
-	short := replica.Election{LeaseDuration: 10 * time.Second, RenewDeadline: 8 * time.Second, RetryPeriod: time.Second} // its end is waited for below
-	second := startWith(t, replica.Options{Kubeconfig: kubeconfig, Election: short})
-	if err := second.awaitReady("standing by"); err != nil {
-		t.Fatal(err)
-	}
-	expectStandby(t, second)
-
-	t.Run("leader is stopped: standby leads, exit code is 0", func(t *testing.T) {
-		if code := before.stop(); code != 0 {
-			t.Errorf("exit code %d\n%s", code, before.Log())
-		}
-		leading = second
-		if err := second.awaitReady("leading"); err != nil {
-			t.Fatal(err)
-		}
-		TestLeader_ServesAllMetrics(t)
-		expectWork(t, hub)
-	})
-	t.Run("leader is killed: standby leads after the lease expires", func(t *testing.T) {
-		third := start(t, kubeconfig)
-		if err := third.awaitReady("standing by"); err != nil {
-			t.Fatal(err)
-		}
-		second.Kill()
-		leading = third
-		if err := third.awaitReady("leading"); err != nil {
-			t.Fatal(err)
-		}
-		expectWork(t, hub)
-	})
 }
 
 // expectWork is done when a deleted role is made anew.
