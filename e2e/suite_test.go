@@ -18,7 +18,6 @@ const (
 	east  = "east"  // is imported
 	west  = "west"  // comes by itself
 	north = "north" // comes by itself, and is expected
-	south = "south" // is imported, and leaves
 	spare = "spare" // is imported again and again
 	rough = "rough" // comes by itself, through whatever happens to it
 )
@@ -41,7 +40,7 @@ func TestStories(t *testing.T) {
 }
 
 var _ = suite.Share(&world, framework.Options{
-	Downstreams: []string{east, west, north, south, spare, rough}, Later: []string{south, spare},
+	Downstreams: []string{east, west, north, spare, rough}, Later: []string{spare},
 }, map[string]any{
 	"agentCheckinInterval": checkin,
 	"leaderElection":       map[string]any{"leaseDuration": "12s", "renewDeadline": "10s", "retryPeriod": "2s"},
