@@ -68,9 +68,16 @@ spec:
   - clusterSelector: {matchLabels: {place: moor}}
 `
 
-var _ = Describe("An imported cluster", Ordered, func() {
-	uses(moor)
+// Three stories share two clusters. The first two leave nothing on them.
+var _ = Describe("Two clusters", Ordered, func() {
+	uses(moor, fen)
 
+	Describe("An imported cluster", leavesAgain)
+	Describe("A cluster that is replaced by another one", isReplaced)
+	Describe("A join that something prevents", isPrevented)
+})
+
+func leavesAgain() {
 	It("gets its agent back", func(ctx SpecContext) {
 		imported := run(ctx, "", "import", moor, "--cluster-context", moor, "--label", "place=moor")
 		Expect(imported.code).To(Equal(exit.Done), imported.stderr)
@@ -128,11 +135,9 @@ var _ = Describe("An imported cluster", Ordered, func() {
 
 		Expect(run(ctx, "", "unregister", moor, "--cluster-context", moor).code).To(Equal(exit.Failed), "nothing is left")
 	})
-})
+}
 
-var _ = Describe("A cluster that is replaced by another one", Ordered, func() {
-	uses(moor, fen)
-
+func isReplaced() {
 	var request string
 
 	It("is registered", func(ctx SpecContext) {
@@ -203,4 +208,4 @@ var _ = Describe("A cluster that is replaced by another one", Ordered, func() {
 		Expect(world.AgentRemains(ctx, fen)).To(BeEmpty())
 		Expect(strings.Count(again.stdout, "on hub")).To(BeZero())
 	})
-})
+}

@@ -31,13 +31,11 @@ const (
 	east  = "east"  // is imported
 	south = "south" // joins with a manifest
 	lake  = "lake"  // joins after interruptions
-	hill  = "hill"  // joins when nothing prevents it any more
-	ford  = "ford"  // does not join
 	bay   = "bay"   // is imported after interruptions
 	cape  = "cape"  // is imported with its admin's kubeconfig
 	mill  = "mill"  // is imported when all problems are fixed
-	moor  = "moor"  // is repaired, leaves, and replaces another one
-	fen   = "fen"   // is replaced
+	moor  = "moor"  // is repaired, leaves, replaces another one, and joins when nothing prevents it any more
+	fen   = "fen"   // is replaced, and replaces moor
 	pond  = "pond"  // has faults of its agent
 )
 
@@ -48,7 +46,7 @@ func TestCLI(t *testing.T) {
 	RunSpecs(t, "the command line")
 }
 
-var downstreams = []string{west, north, east, south, lake, hill, ford, bay, cape, mill, moor, fen, pond}
+var downstreams = []string{west, north, east, south, lake, bay, cape, mill, moor, fen, pond}
 
 var _ = suite.Share(&world, framework.Options{Downstreams: downstreams, Later: downstreams}, map[string]any{
 	"agentCheckinInterval": "5s", "bootstrap": map[string]any{"enabled": false},
