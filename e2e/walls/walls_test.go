@@ -34,7 +34,7 @@ import (
 )
 
 var (
-	sequences = flag.Int("sequences", 200, "how many sequences of hostile requests are sent")
+	sequences = flag.Int("sequences", 100, "how many sequences of hostile requests are sent")
 	first     = flag.Int("first", 0, "the number of the first sequence")
 	seed      = flag.Int64("seed", 0, "what the sequences are made from; 0 takes another one each time")
 )
