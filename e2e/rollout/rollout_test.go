@@ -26,7 +26,7 @@ import (
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
-var kills = flag.Int("kills", 52, "how often the controllers are killed during the rollout")
+var kills = flag.Int("kills", 26, "how often the controllers are killed during the rollout")
 
 const (
 	// clusters are as many as make four partitions.
