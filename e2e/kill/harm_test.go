@@ -29,11 +29,11 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 )
 
-// while is the duration of a fault. A client that retries with growing pauses tries about ten times in it.
-const while = 3 * time.Second
+// while is the duration of a fault. A client that retries with growing pauses tries about nine times in it.
+const while = 1500 * time.Millisecond
 
 // often is more attempts than a client with pauses can make while a fault lasts.
-const often = 25
+const often = 20
 
 // harm is a failure of a hub while an agent registers.
 type harm struct {
