@@ -188,14 +188,15 @@ var _ = Describe("A changed setting reaches a running agent", Ordered, func() {
 	},
 		Entry("of tolerations", `{"agentTolerations":[{"key":"b","operator":"Exists"},{"key":"a","operator":"Exists"}]}`,
 			func(p corev1.PodSpec) any { return keys(p.Tolerations) }, []string{"a", "b"}, nil),
-		Entry("of resources", `{"agentResources":{"requests":{"cpu":"10m"}}}`,
-			func(p corev1.PodSpec) any { return p.Containers[0].Resources.Requests.Cpu().String() }, "10m", nil),
-		Entry("of variables", `{"agentEnvVars":[{"name":"STORY","value":"told"}]}`,
-			func(p corev1.PodSpec) any { return p.Containers[0].Env[len(p.Containers[0].Env)-1] }, corev1.EnvVar{Name: "STORY", Value: "told"}, nil),
-		Entry("of several at once", `{"agentEnvVars":[{"name":"STORY","value":"told again"}],"agentResources":null,"agentTolerations":[]}`,
-			func(p corev1.PodSpec) any { return p.Containers[0].Env[len(p.Containers[0].Env)-1].Value }, "told again", nil),
-		Entry("of a priority, with its class created first", `{"agentSchedulingCustomization":{"priorityClass":{"value":1000}}}`,
-			func(p corev1.PodSpec) any { return p.PriorityClassName }, "fleet-agent-priority-class", []string{
+		Entry("of several at once", `{"agentEnvVars":[{"name":"STORY","value":"told"}],"agentResources":{"requests":{"cpu":"10m"}},"agentTolerations":[]}`,
+			func(p corev1.PodSpec) any {
+				agent := p.Containers[0]
+				return []any{agent.Env[len(agent.Env)-1], agent.Resources.Requests.Cpu().String(), keys(p.Tolerations)}
+			}, []any{corev1.EnvVar{Name: "STORY", Value: "told"}, "10m", []string(nil)}, nil),
+		Entry("of a priority, with its class created first", `{"agentSchedulingCustomization":{"priorityClass":{"value":1000}},"agentResources":null}`,
+			func(p corev1.PodSpec) any {
+				return []string{p.PriorityClassName, p.Containers[0].Resources.Requests.Cpu().String()}
+			}, []string{"fleet-agent-priority-class", "0"}, []string{
 				"patch configmaps cattle-fleet-system/fleet-agent", "patch priorityclasses /fleet-agent-priority-class",
 			}),
 	)
