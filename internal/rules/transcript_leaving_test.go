@@ -63,7 +63,7 @@ func (d deletion) happen(w *world) (any bool) {
 
 // TestDeletionAtAnyStep_LeavesNoOrphans plays each flow up to each of its steps, deletes an object, and lets all controllers and
 // the time proceed. Only objects with a reason may remain, and none twice. The controllers act in turn, and then, for
-// some of the steps, in random order: ten times, or twice with -short.
+// some of the steps, in random order: five times, or twice with -short.
 func TestDeletionAtAnyStep_LeavesNoOrphans(t *testing.T) {
 	for flowName, flow := range flows() {
 		for what, deleted := range deletions() {
@@ -72,11 +72,11 @@ func TestDeletionAtAnyStep_LeavesNoOrphans(t *testing.T) {
 				inTurn := newWorld(t, nil)
 				inTurn.afterStep = func() { deleted.now(inTurn.fork()) }
 				flow(inTurn)
-				orders := uint64(10)
+				replays := *orders / 8
 				if testing.Short() {
-					orders = 2
+					replays = 2
 				}
-				for order := range orders {
+				for order := range replays {
 					chance := rand.New(rand.NewPCG(order, 0)) //nolint:gosec // an order, not a secret
 					w := newWorld(t, chance)
 					if w.playUntil(1+chance.IntN(inTurn.steps+1), flow) {
