@@ -17,6 +17,7 @@ var upset faults.Plan
 // An API server that answers 429 makes the client try eleven times. Then the pass fails, and its queue tries again.
 // Meanwhile the Bundle, its clusters and what agents report change. All writes of this workspace meet the fault.
 func TestBusyServer_LosesNoChangeOfABundle(t *testing.T) {
+	t.Parallel()
 	const tries = 11
 	w := newWorld(t)
 	w.cluster(t, "one", map[string]string{"n": "1"})

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"log/slog"
 	"os"
@@ -40,7 +41,12 @@ const (
 
 var control = plane.Share(plane.Options{BeforeControllers: helm.CRDs})
 
-func TestMain(m *testing.M) { os.Exit(control.Main(m)) }
+func TestMain(m *testing.M) {
+	if err := flag.Set("test.parallel", "4"); err != nil { // these tests wait, mostly
+		panic(err)
+	}
+	os.Exit(control.Main(m))
+}
 
 // quiet lets a plane be asked for outside of a test.
 type quiet struct{}

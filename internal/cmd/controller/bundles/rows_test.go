@@ -233,6 +233,7 @@ func TestEndlessTemplate_IsReported(t *testing.T) {
 }
 
 func TestTerminatingClusterNamespace_OthersContinue(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.cluster(t, "one", nil)
 	w.cluster(t, "two", nil)

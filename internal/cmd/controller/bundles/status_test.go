@@ -145,6 +145,7 @@ func TestFailingTemplate_ConcernsOneCluster(t *testing.T) {
 }
 
 func TestMissingValuesSecret_IsReportedUntilItExists(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.cluster(t, "one", map[string]string{"n": "1"})
 	data := map[string][]byte{"values.yaml": []byte(`{"a":1}`)}

@@ -54,6 +54,7 @@ func (w *world) webhookDown(t *testing.T, namespace string) (up func()) {
 
 // A webhook without an endpoint is reported on the Bundle, with the cluster it concerns, as long as it lasts.
 func TestUnreachableWebhook_IsReportedUntilItWorks(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.cluster(t, "one", nil)
 	w.cluster(t, "two", nil)
