@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"log/slog"
 	"os"
@@ -46,7 +47,12 @@ const pollEvery = 50 * time.Millisecond
 // control is a hub with one downstream cluster, shared by the tests of this package that need API servers.
 var control = plane.Share(plane.Options{Downstreams: []string{east}, BeforeControllers: helm.HubCRDs, Audit: true})
 
-func TestMain(m *testing.M) { os.Exit(control.Main(m)) }
+func TestMain(m *testing.M) {
+	if err := flag.Set("test.parallel", "4"); err != nil { // the tests wait, mostly
+		panic(err)
+	}
+	os.Exit(control.Main(m))
+}
 
 // lab is one cluster's namespace on the hub, with a running deployer. Tests share only the API servers: all names
 // are unique to the test.
