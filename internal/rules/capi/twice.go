@@ -18,7 +18,7 @@ type Identity struct {
 	// Tried means that the hub has asked the cluster.
 	Tried bool
 	// UID is that of the namespace kube-system. It is empty if the cluster did not tell it: then the Cluster of Fleet is
-	// created, and its import reports why.
+	// created, and its import asks again. It reports why that fails, and refuses a cluster that is another Cluster already.
 	UID types.UID
 	// IsHub means that it is the hub's own cluster.
 	IsHub bool

@@ -153,6 +153,23 @@ func TestAClusterThatDoesNotAnswer_IsLeftToTheImport(t *testing.T) {
 	b.expectAsked(2)
 }
 
+// The import of a cluster that did not answer may also find out that the cluster has joined by itself.
+func TestAClusterThatTheImportRefuses_IsAskedAgain(t *testing.T) {
+	b := newBench(t)
+	b.silent = errServer
+	b.Put(kubeconfigSecret(), &fleet.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: ws, Name: "mine"}, Spec: fleet.ClusterSpec{ClientID: "system-1"}})
+	b.have(capiCluster())
+	b.expect(getSecret, "create Cluster team-a/east")
+	b.silent = nil
+	c := hubtest.MustGet[*fleet.Cluster](t, b.Hub, ws, "east")
+	refused(c, conditions.ReasonImportedTwice)
+	b.Put(c)
+	b.Sync()
+	b.expect("delete Cluster team-a/east")
+	b.expect(getSecret, "patch Cluster team-a/mine")
+	b.expect()
+}
+
 // holdJobs keeps the jobs instead of running them.
 func (b *bench) holdJobs() *[]remote.Job {
 	jobs := &[]remote.Job{}

@@ -49,7 +49,10 @@ func (h *handler) recognize(ctx context.Context, cluster *fleet.Cluster, downstr
 	case !forClusterAPI:
 		return h.recognizeUsers(cluster, uid)
 	}
-	other, err := h.app.Identities.Claim(cluster, uid)
+	other, err := h.joinedAs(cluster, uid)
+	if err == nil && other == nil {
+		other, err = h.app.Identities.Claim(cluster, uid)
+	}
 	if err != nil {
 		return err
 	}
@@ -58,6 +61,21 @@ func (h *handler) recognize(ctx context.Context, cluster *fleet.Cluster, downstr
 		return &importedTwiceError{capirule.ImportedTwiceMessage(cluster.Namespace, other)}
 	}
 	return h.app.Identities.Persist(cluster)
+}
+
+// joinedAs returns another Cluster of the workspace as which the cluster has joined by itself, or nil: its agent uses the UID as
+// client ID. Identities does not record such a cluster. A Cluster that is recorded for this UID already keeps its agent.
+func (h *handler) joinedAs(cluster *fleet.Cluster, uid types.UID) (*fleet.Cluster, error) {
+	if recorded, err := h.app.Identities.Of(cluster); err != nil || recorded == uid {
+		return nil, err
+	}
+	joined, err := h.app.Clusters.Cache().GetByIndex(hub.ClustersByClientID, cluster.Namespace+"/"+string(uid))
+	for _, other := range joined {
+		if other.UID != cluster.UID && other.DeletionTimestamp == nil {
+			return other, err
+		}
+	}
+	return nil, err
 }
 
 // recognizeUsers records which cluster a user imports, unless its agent would replace the agent that the hub installed for

@@ -107,6 +107,39 @@ func TestAClusterThatIsRegistered_GetsNoSecondAgentForClusterAPI(t *testing.T) {
 	}
 }
 
+// No import has recorded which cluster joined by itself, but its client ID tells. The request that should have found that out before
+// the import may have failed.
+func TestAClusterThatJoinedByItself_KeepsItsAgent(t *testing.T) {
+	now := metav1.Now()
+	for name, test := range map[string]struct {
+		recorded string // of ws/c1
+		joined   func(*fleet.Cluster)
+		reason   string
+	}{
+		"the same workspace":                {joined: func(*fleet.Cluster) {}, reason: conditions.ReasonImportedTwice},
+		"another workspace":                 {joined: func(c *fleet.Cluster) { c.Namespace = "secret-team" }},
+		"another client ID":                 {joined: func(c *fleet.Cluster) { c.Spec.ClientID = "u-elsewhere" }},
+		"it is being deleted":               {joined: func(c *fleet.Cluster) { c.DeletionTimestamp, c.Finalizers = &now, []string{"f"} }},
+		"the one of Cluster API came first": {recorded: "u-downstream", joined: func(*fleet.Cluster) {}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			joined := &fleet.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: "my-east", UID: "u-east"}, Spec: fleet.ClusterSpec{ClientID: "u-downstream"}}
+			test.joined(joined)
+			hub, behind := ready(t, cluster(forClusterAPI), joined, namespaceFor("ws", "c1", test.recorded))
+			behind.there = []hubtest.Object{agentDeployment(1), identityOf("ws", "my-east")}
+			hub.Fail(readTarget, errServer)
+			work(t, hub)
+			hub.Fail(readTarget, nil)
+			hub.Pass(retryMin + retryMin/4)
+			work(t, hub)
+			expectImported(t, hub, test.reason)
+			if writes := writesDownstream(hub); (len(writes) > 0) != (test.reason == "") {
+				t.Errorf("writes %q", writes)
+			}
+		})
+	}
+}
+
 // An importer that comes after the hub must not replace the agent.
 func TestAUsersImportOfAClusterOfClusterAPI_LeavesItsAgent(t *testing.T) {
 	for name, test := range map[string]struct {
