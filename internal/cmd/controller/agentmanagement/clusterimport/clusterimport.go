@@ -7,7 +7,6 @@ import (
 	"github.com/rancher/wrangler/v3/pkg/randomtoken"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/flowcontrol"
@@ -173,7 +172,7 @@ func (h *handler) act(in gathered, out importing.Outcome) (*fleet.Cluster, error
 			h.dispatch(in, out)
 			return cluster, nil
 		}
-		return cluster, h.makeToken(cluster, out)
+		return cluster, h.makeToken(in, out)
 	case importing.AwaitingToken:
 		return cluster, nil // the values enqueue the Cluster when they appear
 	case importing.NeedsAgent, importing.MustRemove:
@@ -221,15 +220,15 @@ func (h *handler) giveClientID(cluster *fleet.Cluster) (*fleet.Cluster, error) {
 }
 
 // makeToken creates the import token, or deletes one that is about to expire. Its deletion enqueues the Cluster.
-func (h *handler) makeToken(cluster *fleet.Cluster, out importing.Outcome) error {
+func (h *handler) makeToken(in gathered, out importing.Outcome) error {
 	var err error
 	if out.RenewToken {
-		err = h.app.ClusterRegistrationTokens.Delete(cluster.Namespace, names.ImportToken(cluster.Name), &metav1.DeleteOptions{})
+		err = reconcile.Delete(h.app.ClusterRegistrationTokens, in.Token)
 	} else {
 		_, err = h.app.ClusterRegistrationTokens.Create(out.CreateToken)
 	}
 	if err != nil && !apierrors.IsAlreadyExists(err) && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("import token of cluster %s: %w", reconcile.KeyOf(cluster), err)
+		return fmt.Errorf("import token of cluster %s: %w", reconcile.KeyOf(in.Cluster), err)
 	}
 	return nil
 }

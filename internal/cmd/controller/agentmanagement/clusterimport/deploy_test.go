@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -21,7 +22,7 @@ import (
 func TestFirstImport_AppliesTheAgentInOrder(t *testing.T) {
 	hub, behind := ready(t, cluster())
 	work(t, hub)
-	hubtest.ExpectOrder(t, hubtest.ExpectRequests(t, hub, readSecret, readOwn, dialled, asked, readTarget, readMark, foundID, removedID, removedMeans, removedOld,
+	hubtest.ExpectOrder(t, hubtest.ExpectRequests(t, hub, readSecret, readCluster, readOwn, dialled, asked, readTarget, readMark, foundID, removedID, removedMeans, removedOld,
 		"downstream apply Namespace cattle-fleet-system",
 		"downstream apply Secret cattle-fleet-system/fleet-agent-bootstrap",
 		"downstream apply ConfigMap cattle-fleet-system/fleet-agent",
@@ -337,6 +338,39 @@ func TestStoppingProcess_ReportsNoFailure(t *testing.T) {
 	expectSome(t, hub, readSecret, dialled, asked)
 	if got := hub.Told(); got != nil {
 		t.Errorf("told %q", got)
+	}
+}
+
+// A job may wait for minutes, and its cluster may have joined elsewhere meanwhile.
+func TestJobOfADeletedCluster_ChangesNothingDownstream(t *testing.T) {
+	now := metav1.Now()
+	ends := map[string]func(*hubtest.Hub){
+		"deleted": func(hub *hubtest.Hub) { hub.Remove(cluster()) },
+		"being deleted": func(hub *hubtest.Hub) {
+			hub.Put(cluster(func(c *fleet.Cluster) { c.DeletionTimestamp, c.Finalizers = &now, []string{"f"} }))
+		},
+		"another is there": func(hub *hubtest.Hub) { hub.Put(cluster(func(c *fleet.Cluster) { c.UID = "u-another" })) },
+	}
+	for name, end := range ends {
+		t.Run(name, func(t *testing.T) {
+			hub, _ := ready(t, cluster())
+			hub.Before(readCluster, func() { end(hub) })
+			work(t, hub)
+			hubtest.ExpectRequests(t, hub, readSecret, readCluster)
+		})
+		t.Run(name+" while the job runs", func(t *testing.T) {
+			hub, _ := ready(t, cluster())
+			hub.Before(foundID, func() { end(hub) })
+			work(t, hub)
+			hubtest.ExpectRequests(t, hub, readSecret, readCluster, readOwn, dialled, asked, readTarget, readMark, foundID)
+		})
+		t.Run(name+" before an inspection", func(t *testing.T) {
+			hub, _ := awaited(t, agentDeployment(1), runningPod(), means("bearer"))
+			hub.Before(readCluster, func() { end(hub) })
+			hub.Pass(5 * time.Minute)
+			work(t, hub)
+			expectLooks(t, hub, readCluster)
+		})
 	}
 }
 

@@ -141,7 +141,7 @@ func TestAgentOfAnotherHub_IsNotTouched(t *testing.T) {
 	hub, behind := ready(t, cluster())
 	behind.there = []hubtest.Object{markedBy("cattle-fleet-system", otherHub)}
 	work(t, hub)
-	hubtest.ExpectRequests(t, hub, readSecret, readOwn, dialled, asked, readTarget, readMark, written) // nothing is removed or applied
+	hubtest.ExpectRequests(t, hub, readSecret, readCluster, readOwn, dialled, asked, readTarget, readMark, written) // nothing is removed or applied
 	expectImported(t, hub, conditions.ReasonAnotherHub)
 	message := conditions.Get(current(t, hub).Status.Conditions, conditions.Imported).Message
 	for _, says := range []string{otherHub, "spec.agentNamespace", "kubectl annotate configmap -n cattle-fleet-system fleet-agent fleet.cattle.io/hub-uid-"} {

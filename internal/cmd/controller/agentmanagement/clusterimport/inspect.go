@@ -8,8 +8,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fleet-hub/fleet/internal/agentchart"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/clusterimport/install"
@@ -79,9 +77,9 @@ func (h *handler) supervise(in gathered) {
 			default:
 				out, err = h.inspect(ctx, cluster, kubeconfig)
 			}
-			if ctx.Err() != nil {
+			if ctx.Err() != nil || errors.Is(err, errClusterGone) {
 				h.runs.stopped(key.String())
-				return // the process is stopping, which means nothing for the agent
+				return // the process is stopping, or there is nothing to report on
 			}
 			written, reportErr := h.reportInspection(cluster, out, err)
 			if failed := errors.Join(err, reportErr); failed != nil {
@@ -131,6 +129,9 @@ func (h *handler) inspect(ctx context.Context, cluster *fleet.Cluster, kubeconfi
 	key := reconcile.KeyOf(cluster)
 	ctx, cancel := context.WithTimeout(ctx, inspectionTimeout)
 	defer cancel()
+	if err := h.checkGoneNow(cluster); err != nil {
+		return supervisionrule.Outcome{}, err
+	}
 	downstream, err := h.dial(ctx, key.String(), kubeconfig, h.app.Config.Get().AgentTLSMode)
 	if err != nil {
 		return supervisionrule.Outcome{}, err
@@ -151,8 +152,11 @@ func (h *handler) inspect(ctx context.Context, cluster *fleet.Cluster, kubeconfi
 // renewToken deletes the import token of an agent that has not registered. The deletion enqueues the Cluster, and the
 // import creates another token and delivers it.
 func (h *handler) renewToken(cluster *fleet.Cluster) error {
-	err := h.app.ClusterRegistrationTokens.Delete(cluster.Namespace, names.ImportToken(cluster.Name), &metav1.DeleteOptions{})
-	if err != nil && !apierrors.IsNotFound(err) {
+	token, err := reconcile.Optional(h.app.ClusterRegistrationTokens.Cache().Get(cluster.Namespace, names.ImportToken(cluster.Name)))
+	if err == nil && token != nil && !clusters.IsAnother(cluster, token.OwnerReferences) {
+		err = reconcile.Delete(h.app.ClusterRegistrationTokens, token)
+	}
+	if err != nil {
 		return fmt.Errorf("ending the import token of cluster %s: %w", reconcile.KeyOf(cluster), err)
 	}
 	h.app.Log.Info("an agent has asked for nothing and is given a fresh token", "cluster", reconcile.KeyOf(cluster).String())

@@ -150,7 +150,7 @@ func expectLooks(t *testing.T, hub *hubtest.Hub, want ...string) {
 func TestLook_AgentIsStarting(t *testing.T) {
 	hub, _ := awaited(t, agentDeployment(1), means("bearer"), runningPod())
 	work(t, hub)
-	hubtest.ExpectRequests(t, hub, readSecret, dialled, asked, readMark,
+	hubtest.ExpectRequests(t, hub, readSecret, readCluster, dialled, asked, readMark,
 		"downstream find Namespace "+agentNamespace, "downstream find Secret cattle-fleet-system/fleet-agent",
 		"downstream find Secret cattle-fleet-system/fleet-agent-bootstrap", "downstream find Deployment cattle-fleet-system/fleet-agent",
 		"downstream list ReplicaSetList cattle-fleet-system app=fleet-agent", "downstream list PodList cattle-fleet-system app=fleet-agent")
@@ -239,7 +239,7 @@ func TestFailedInspection_KeepsTheCondition(t *testing.T) {
 	hub, _ := awaited(t, agentDeployment(1))
 	hub.Fail(asked, errServer)
 	work(t, hub)
-	expectLooks(t, hub, dialled, asked)
+	expectLooks(t, hub, readCluster, dialled, asked)
 	expectImported(t, hub, "")
 	hub.Sync()
 	handle(t, hub)
@@ -441,7 +441,7 @@ func TestSilentNewAgent_GetsAFreshToken(t *testing.T) {
 	hub.Pass(5 * time.Minute)
 	hub.Told()
 	work(t, hub)
-	expectLooks(t, hub, dialled, asked, deletesToken)
+	expectLooks(t, hub, readCluster, dialled, asked, deletesToken)
 	if told := hub.Told(); len(told) != 1 || !strings.Contains(told[0], reasonTokenRenewed) {
 		t.Errorf("told %q", told)
 	}
@@ -474,7 +474,18 @@ func TestSilentNewAgent_GetsAFreshToken(t *testing.T) {
 	hub.Pass(10 * time.Minute)
 	hub.Requests()
 	work(t, hub)
-	expectLooks(t, hub, dialled, asked)
+	expectLooks(t, hub, readCluster, dialled, asked)
+}
+
+// The inspection may end after another Cluster got the name.
+func TestFreshToken_TheTokenOfAnotherClusterStays(t *testing.T) {
+	hub, _ := awaited(t, agentDeployment(1), runningPod(), means("bearer"))
+	another := importToken()
+	another.OwnerReferences = []metav1.OwnerReference{{Kind: "Cluster", Name: "c1", UID: "u-another"}}
+	hub.Before(asked, func() { hub.Put(another) })
+	hub.Pass(5 * time.Minute)
+	work(t, hub)
+	expectLooks(t, hub, readCluster, dialled, asked)
 }
 
 func TestAgentWithARequest_GetsNoFreshToken(t *testing.T) {
@@ -489,7 +500,7 @@ func TestAgentWithARequest_GetsNoFreshToken(t *testing.T) {
 			hub.Put(asks)
 			hub.Pass(time.Hour)
 			work(t, hub)
-			expectLooks(t, hub, dialled, asked)
+			expectLooks(t, hub, readCluster, dialled, asked)
 		})
 	}
 }
@@ -523,7 +534,7 @@ func TestLostToken_IsReplacedAtOnce(t *testing.T) {
 			work(t, hub)
 			hubtest.ExpectOrder(t, hub.Requests(), removedMeans, appliedMeans, applied)
 			work(t, hub)
-			expectLooks(t, hub, dialled, asked) // it only looks for the agent
+			expectLooks(t, hub, readCluster, dialled, asked) // it only looks for the agent
 		})
 	}
 }

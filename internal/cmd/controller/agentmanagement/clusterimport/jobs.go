@@ -28,6 +28,27 @@ const jobTimeout = 5 * time.Minute
 // errPullSecretGone means that a pull secret was deleted after the decision to copy it.
 var errPullSecretGone = errors.New("a pull secret is not there")
 
+// errClusterGone means that the Cluster of a job was deleted while the job waited for a worker, or since.
+var errClusterGone = errors.New("the Cluster was deleted")
+
+// checkGone returns errClusterGone if found, which was just read, is no longer the Cluster of a job. Its token is revoked then, and
+// its cluster may have joined elsewhere.
+func checkGone(cluster, found *fleet.Cluster, err error) error {
+	if apierrors.IsNotFound(err) || err == nil && (found.UID != cluster.UID || found.DeletionTimestamp != nil) {
+		return errClusterGone
+	}
+	return err
+}
+
+// checkGoneNow is checkGone for the stored Cluster. A job calls it when it begins.
+func (h *handler) checkGoneNow(cluster *fleet.Cluster) error {
+	found, err := h.app.Clusters.Get(cluster.Namespace, cluster.Name, metav1.GetOptions{})
+	if err = checkGone(cluster, found, err); err != nil {
+		return fmt.Errorf("reading Cluster %s before its job: %w", reconcile.KeyOf(cluster), err)
+	}
+	return nil
+}
+
 // dispatch carries out the outcome in the background, unless the same is already running or failed a moment ago. If a
 // token has to be created, it only probes the cluster.
 func (h *handler) dispatch(in gathered, out importing.Outcome) {
@@ -55,7 +76,7 @@ func (h *handler) dispatch(in gathered, out importing.Outcome) {
 				written, err = h.run(ctx, cluster, out, kubeconfig)
 			}
 			switch {
-			case ctx.Err() != nil: // the process is stopping, which means nothing for the Cluster
+			case ctx.Err() != nil, errors.Is(err, errClusterGone): // the process is stopping, or there is nothing to report on
 				h.runs.stopped(key.String())
 			case err == nil && out.CreateToken != nil:
 				h.runs.reached(key.String())
@@ -111,6 +132,9 @@ func (h *handler) measure(cluster *fleet.Cluster, out importing.Outcome, took ti
 func (h *handler) run(ctx context.Context, cluster *fleet.Cluster, out importing.Outcome, kubeconfig []byte) (*fleet.Cluster, error) {
 	ctx, cancel := context.WithTimeout(ctx, jobTimeout)
 	defer cancel()
+	if err := h.checkGoneNow(cluster); err != nil {
+		return cluster, err
+	}
 	if out.Remove == nil {
 		return h.deploy(ctx, cluster, out, kubeconfig)
 	}
@@ -185,8 +209,12 @@ func (h *handler) dial(ctx context.Context, key string, kubeconfig []byte, tlsMo
 
 // resetAgent clears the agent's status before the agent is changed, so that a heartbeat of the old agent is not taken
 // for one of the new agent. Without a generation, the Cluster needs a new registration until one is deployed, even if
-// a step in between fails.
+// a step in between fails. It returns errClusterGone if the agent must not be changed, because its Cluster was deleted meanwhile.
 func (h *handler) resetAgent(cluster *fleet.Cluster, done importing.Status) (*fleet.Cluster, error) {
+	found, err := h.app.Clusters.Cache().Get(cluster.Namespace, cluster.Name)
+	if err = checkGone(cluster, found, err); err != nil {
+		return cluster, err
+	}
 	agent := cluster.Status.Agent
 	if !done.ResetAgent || agent.LastSeen.IsZero() && agent.Namespace == done.AgentNamespace {
 		return cluster, nil

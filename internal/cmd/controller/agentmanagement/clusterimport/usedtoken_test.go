@@ -15,10 +15,7 @@ import (
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
-const (
-	readCluster = "get Cluster ws/c1"
-	endsToken   = "delete ClusterRegistrationToken ws/" + tokenName
-)
+const endsToken = "delete ClusterRegistrationToken ws/" + tokenName
 
 // reportedWith is a hub on which ws/c1 has registered with its import token, and an account has sent its heartbeat.
 func reportedWith(t *testing.T, speaker string) *hubtest.Hub {
@@ -51,7 +48,7 @@ func reportedWith(t *testing.T, speaker string) *hubtest.Hub {
 func TestUsedImportToken_IsDeleted(t *testing.T) {
 	hub := reportedWith(t, "fleet-agent:u-account")
 	handle(t, hub)
-	expectSome(t, hub, readCluster, readSecret, endsToken)
+	hubtest.ExpectRequests(t, hub, readCluster, readSecret, endsToken)
 	hub.Sync()
 	handle(t, hub)
 	expectSome(t, hub, readSecret)
@@ -64,7 +61,7 @@ func TestImportToken_StaysWhileAnotherAccountReports(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			hub := reportedWith(t, speaker)
 			handle(t, hub)
-			expectSome(t, hub, readCluster, readSecret)
+			hubtest.ExpectRequests(t, hub, readCluster, readSecret)
 		})
 	}
 }
@@ -78,5 +75,5 @@ func TestUsedImportToken_ThatCannotBeDeletedIsTriedAgain(t *testing.T) {
 	hub.Fail(endsToken, nil)
 	hub.Requests()
 	handle(t, hub)
-	expectSome(t, hub, readCluster, readSecret, endsToken)
+	hubtest.ExpectRequests(t, hub, readCluster, readSecret, endsToken)
 }
