@@ -11,6 +11,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/rules/clusters"
+	"github.com/fleet-hub/fleet/internal/rules/supervision"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
@@ -33,6 +34,23 @@ func KubeconfigRefused(cluster *fleet.Cluster, secret *corev1.Secret, conf confi
 	}
 	return conditions.ReasonKubeconfigNamespaceRefused, fmt.Sprintf("Secret %s does not exist, or does not allow the workspace %s to use it: add the workspace to the list in the Secret's annotation, kubectl annotate secret -n %s %s %s=%s, or move the Secret to the Cluster's own namespace",
 		name, cluster.Namespace, name.Namespace, name.Name, annotation.AllowedWorkspaces, cluster.Namespace)
+}
+
+// KubeconfigFailed reports whether the last attempt to use the kubeconfig of a Cluster failed, as its condition says. It does not for
+// an agent that does not report: that is inspected anyway.
+func KubeconfigFailed(cluster *fleet.Cluster, stale bool) bool {
+	imported := conditions.Get(cluster.Status.Conditions, conditions.Imported)
+	if imported == nil || imported.Status != corev1.ConditionFalse || supervision.Supervised(cluster, stale) {
+		return false
+	}
+	switch imported.Reason {
+	case conditions.ReasonKubeconfigRefused, conditions.ReasonKubeconfigExpired, conditions.ReasonKubeconfigInvalid,
+		conditions.ReasonDownstreamUnauthorized, conditions.ReasonDownstreamForbidden, conditions.ReasonDownstreamUnreachable,
+		conditions.ReasonDownstreamAnswerRefused, conditions.ReasonDownstreamCertificateExpired, conditions.ReasonTLSUntrusted,
+		conditions.ReasonTargetIsHub, conditions.ReasonAnotherHub, conditions.ReasonImportedTwice, conditions.ReasonError:
+		return true
+	}
+	return false
 }
 
 // allowsWorkspace reports whether a Secret lists a workspace.

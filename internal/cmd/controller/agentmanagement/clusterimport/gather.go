@@ -80,7 +80,8 @@ func (h *handler) gatherKubeconfig(ctx context.Context, in *gathered, known run)
 		return err
 	}
 	in.Kubeconfig = secret
-	in.Doubted = h.runs.putSecret(reconcile.KeyOf(in.Cluster).String(), secret, fingerprintFor(in.Cluster)).changed
+	failed := importing.KubeconfigFailed(in.Cluster, in.Stale)
+	in.Doubted = h.runs.putSecret(reconcile.KeyOf(in.Cluster).String(), secret, fingerprintFor(in.Cluster), failed).changed
 	in.kubeconfig = func(context.Context) ([]byte, error) { return kubeconfigIn(secret), nil }
 	return nil
 }

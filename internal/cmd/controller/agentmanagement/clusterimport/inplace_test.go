@@ -18,6 +18,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/kube/foreign"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
+	"github.com/fleet-hub/fleet/internal/reconcile"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
@@ -388,6 +389,47 @@ func TestChangedKubeconfig_IsProvenOrMovesTheAgent(t *testing.T) {
 		handle(t, hub)
 		expectAll(t, hub, readSecret)
 	})
+}
+
+// A process that starts has not used the kubeconfig yet. It must not report that an import works that failed before.
+func TestRejectedKubeconfig_IsTriedAgainAfterARestart(t *testing.T) {
+	rejected := apierrors.NewUnauthorized("no")
+	put := func(hub *hubtest.Hub, content string) {
+		secret := kubeconfig()
+		secret.Data["value"] = []byte(content)
+		hub.Put(secret)
+		hub.Sync()
+		hub.Woken()
+		hub.Requests()
+	}
+	before, _ := imported(t)
+	handle(t, before) // and so knows the one before
+	put(before, "wrong")
+	before.Fail(asked, rejected)
+	work(t, before)
+	expectImported(t, before, conditions.ReasonDownstreamUnauthorized)
+
+	wrong := kubeconfig()
+	wrong.Data["value"] = []byte("wrong")
+	c := current(t, before)
+	hub, behind := start(t, c, wrong, importToken(), values(t))
+	behind.there = []hubtest.Object{identityOf("ws", "c1")}
+	hub.App.Liveness.Stale(reconcile.KeyOf(c))
+	hub.Sync()
+	hub.Woken()
+	hub.Requests()
+	hub.Fail(asked, rejected)
+	work(t, hub)
+	expectAll(t, hub, readSecret, "downstream dial wrong system-store", asked)
+	expectImported(t, hub, conditions.ReasonDownstreamUnauthorized)
+	hub.Sync()
+	handle(t, hub)
+	hub.Pass(expectRetry(t, hub, retryMin))
+	hub.Fail(asked, nil)
+	put(hub, "right")
+	work(t, hub)
+	expectAll(t, hub, readSecret, "downstream dial right system-store", asked, written)
+	atRest(t, hub)
 }
 
 func TestSchedulingObjects_FollowTheSettings(t *testing.T) {

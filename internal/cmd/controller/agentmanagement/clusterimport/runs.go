@@ -51,7 +51,7 @@ type kubeconfigRecord struct {
 	secret *corev1.Secret
 	// hash is that of the last kubeconfig, zero if there was none. See fingerprint.
 	hash [sha256.Size]byte
-	// changed means that this kubeconfig was not used yet, but an earlier one was.
+	// changed means that this kubeconfig was not used yet, but an earlier one was, or that it failed before the process started.
 	changed bool
 }
 
@@ -141,8 +141,9 @@ func fingerprintFor(cluster *fleet.Cluster) fingerprint {
 }
 
 // putSecret remembers a Secret that was read, and returns the record. For a Secret that does not exist, only the hash
-// of the last kubeconfig is kept: the Secret may be created again with the kubeconfig of another cluster.
-func (r *runs) putSecret(cluster string, secret *corev1.Secret, hashOf fingerprint) kubeconfigRecord {
+// of the last kubeconfig is kept: the Secret may be created again with the kubeconfig of another cluster. The first kubeconfig that
+// the process reads counts as changed if it has failed before.
+func (r *runs) putSecret(cluster string, secret *corev1.Secret, hashOf fingerprint, failed bool) kubeconfigRecord {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	known := &r.of(cluster).kubeconfig
@@ -163,7 +164,11 @@ func (r *runs) putSecret(cluster string, secret *corev1.Secret, hashOf fingerpri
 		slim.Data[protocol.KubeconfigValueKey] = []byte("not kept")
 	}
 	hash := hashOf(secret.Data[protocol.KubeconfigValueKey])
-	known.changed = known.hash != [sha256.Size]byte{} && (known.changed || known.hash != hash)
+	if known.hash == [sha256.Size]byte{} {
+		known.changed = failed
+	} else {
+		known.changed = known.changed || known.hash != hash
+	}
 	known.secret, known.hash = slim, hash
 	return *known
 }

@@ -245,7 +245,7 @@ func TestRunsKeepNoKubeconfig(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: "k", ResourceVersion: "7", Annotations: map[string]string{annotation.AllowedWorkspaces: "b", "other": "c"}},
 		Data:       map[string][]byte{"value": []byte("secret kubeconfig"), "apiServerURL": []byte("https://hub"), "apiServerCA": []byte("PEM"), "token": []byte("secret token")},
 	}
-	r.putSecret("ws/a", secret, fingerprintFor(cluster()))
+	r.putSecret("ws/a", secret, fingerprintFor(cluster()), false)
 	if got := r.get("ws/a").secret(name, "8"); got != nil {
 		t.Error("another version of the Secret is answered from what is remembered")
 	}
@@ -265,13 +265,13 @@ func TestRunsKeepNoKubeconfig(t *testing.T) {
 	if diff := cmp.Diff(want, r.get("ws/a").secret(name, "7")); diff != "" {
 		t.Errorf("remembered (-want +got):\n%s", diff)
 	}
-	r.putSecret("ws/a", nil, fingerprintFor(cluster()))
+	r.putSecret("ws/a", nil, fingerprintFor(cluster()), false)
 	if got := r.get("ws/a").secret(name, "7"); got != nil {
 		t.Error("a Secret that is gone is remembered")
 	}
 	empty := secret.DeepCopy()
 	delete(empty.Data, "value")
-	r.putSecret("ws/a", empty, fingerprintFor(cluster()))
+	r.putSecret("ws/a", empty, fingerprintFor(cluster()), false)
 	if got := r.get("ws/a").secret(name, "7"); got == nil || got.Data["value"] != nil {
 		t.Errorf("a Secret without a kubeconfig is remembered as %v", got)
 	}
