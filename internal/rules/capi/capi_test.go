@@ -227,6 +227,7 @@ func TestDecide(t *testing.T) {
 		"registered, cluster is gone after a pause: kept":                {input(registered(), gone, last(paused)), capi.Keeping, conditions.ReasonClusterPaused},
 		"registered, cluster is gone after a move: kept":                 {input(registered(), gone, last(forMove)), capi.Keeping, conditions.ReasonClusterPaused},
 		"registered, an earlier cluster of the name was paused: deleted": {input(registered(), gone, last(paused), last(func(c *capi.Cluster) { c.UID, c.Paused = "capi-0", true })), capi.Deleting, ""},
+		"not selected, cluster is gone: kept":                            {input(registered(kept(conditions.ReasonNotSelected)), gone), capi.Keeping, conditions.ReasonNotSelected},
 		"kept, cluster is gone: nothing":                                 {input(registered(kept(conditions.ReasonClusterPaused)), gone), capi.Nothing, ""},
 		"Cluster of a user, cluster is gone: nothing":                    {input(byHand(ws, "east"), gone), capi.Nothing, ""},
 		"copy with another name, cluster is gone: nothing":               {input(registered(func(c *fleet.Cluster) { c.Name = "copy" }), gone), capi.Nothing, ""},

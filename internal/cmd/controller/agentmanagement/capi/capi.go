@@ -3,6 +3,7 @@ package capi
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -21,6 +22,7 @@ import (
 	capirule "github.com/fleet-hub/fleet/internal/rules/capi"
 	"github.com/fleet-hub/fleet/internal/rules/clusters"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // workers is the number of Clusters that are reconciled in parallel.
@@ -136,11 +138,40 @@ func (h *handler) work(ctx context.Context) {
 	}
 }
 
-// enqueue does nothing while Clusters of Cluster API are not watched. When that begins, all are enqueued.
+// enqueue does nothing while Clusters of Cluster API are not watched. When that begins, all are enqueued. While it is disabled,
+// only the Clusters that the hub created are enqueued.
 func (h *handler) enqueue(key types.NamespacedName) {
 	if h.watch.current() != nil {
 		h.queue.Add(key)
+		return
 	}
+	if left, err := h.leftOver(key); err == nil && left != nil {
+		h.queue.Add(key)
+	}
+}
+
+// leftOver returns a Cluster that the hub created for Cluster API, if capi.enabled is false now. Otherwise it returns nil.
+func (h *handler) leftOver(key types.NamespacedName) (*fleet.Cluster, error) {
+	if !h.app.Config.Loaded() || h.app.Config.Get().CAPI.Enabled {
+		return nil, nil
+	}
+	cluster, err := reconcile.Optional(h.app.Clusters.Cache().Get(key.Namespace, key.Name))
+	if err != nil || !capirule.IsMarked(cluster) || cluster.DeletionTimestamp != nil {
+		return nil, err
+	}
+	return cluster, nil
+}
+
+// release ends what only Cluster API keeps up to date: the token of a Cluster whose agent has reported, and the condition.
+func (h *handler) release(key types.NamespacedName) error {
+	cluster, err := h.leftOver(key)
+	if err != nil || cluster == nil {
+		return err
+	}
+	_, err = hub.Report(h.app, h.app.Clusters, cluster, func(c *fleet.Cluster) {
+		conditions.Remove(&c.Status.Conditions, conditions.FollowsClusterAPI)
+	})
+	return errors.Join(h.join.End(cluster), err)
 }
 
 // clustersOf returns the keys that a Cluster of Fleet concerns: its own, and that of the cluster whose kubeconfig it
@@ -170,7 +201,7 @@ func (h *handler) onConfig() {
 }
 
 // synced enqueues all Clusters when a watch has listed them: also those of Fleet whose Cluster of Cluster API was
-// deleted while nothing watched it.
+// deleted while nothing watched it. It is also called when the watch was disabled.
 func (h *handler) synced() {
 	h.enqueueAll()
 	h.groups.enqueueAll()
@@ -209,7 +240,7 @@ func (h *handler) seen(cluster *capirule.Cluster, deleted bool) {
 func (h *handler) reconcile(ctx context.Context, key types.NamespacedName) error {
 	store := h.watch.current()
 	if store == nil {
-		return nil // nothing is known about Clusters of Cluster API; all are enqueued when that changes
+		return h.release(key) // nothing is known about Clusters of Cluster API; all are enqueued when that changes
 	}
 	in, err := h.gather(ctx, store, key)
 	if err != nil {

@@ -292,6 +292,7 @@ func TestAWatchThatIsBehind_DeletesNothing(t *testing.T) {
 
 func TestWithoutAWatch_NothingIsDeleted(t *testing.T) {
 	b := newBench(t)
+	b.configure(func(c *config.Config) { c.CAPI.Enabled = true })
 	b.Put(capirule.NewCluster(capiCluster()))
 	b.watch.store = nil
 	b.expect()
@@ -300,6 +301,33 @@ func TestWithoutAWatch_NothingIsDeleted(t *testing.T) {
 	if b.queue.Len() != 0 {
 		t.Errorf("%d keys are enqueued", b.queue.Len())
 	}
+}
+
+func TestDisabled_OnlyClustersOfClusterAPIAreEnqueued(t *testing.T) {
+	b := newBench(t)
+	b.Put(capirule.NewCluster(capiCluster()), &fleet.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: ws, Name: "own"}})
+	b.watch.store = nil
+	for _, name := range []string{"east", "own", "none"} {
+		b.enqueue(types.NamespacedName{Namespace: ws, Name: name})
+	}
+	b.enqueueAll()
+	if key, _ := b.queue.Get(); b.queue.Len() != 0 || key.Name != "east" {
+		t.Errorf("%s and %d more keys are enqueued", key, b.queue.Len())
+	}
+}
+
+func TestDisabled_TheConditionIsRemoved(t *testing.T) {
+	b := newBench(t)
+	b.Put(kubeconfigSecret())
+	b.have(capiCluster())
+	b.expect("get Secret team-a/east-kubeconfig", "create Cluster team-a/east")
+	b.expect("update Cluster/status team-a/east")
+	b.watch.store = nil
+	b.expect("update Cluster/status team-a/east")
+	if reason := b.reason(); reason != "none" {
+		t.Errorf("reason %q", reason)
+	}
+	b.expect()
 }
 
 func TestARotatedKubeconfig_IsReadOnce(t *testing.T) {

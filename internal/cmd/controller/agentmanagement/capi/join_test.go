@@ -296,6 +296,7 @@ func TestFirstHeartbeatOfAPausedOrMovedCluster_EndsTheToken(t *testing.T) {
 		"not selected": func(b *bench) {
 			b.configure(func(c *config.Config) { c.CAPI.ClusterSelector.MatchLabels = map[string]string{"no": "one"} })
 		},
+		"disabled": func(b *bench) { b.watch.store = nil },
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := handedOut(t)

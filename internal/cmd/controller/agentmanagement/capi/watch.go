@@ -95,10 +95,11 @@ func servedVersion(ctx context.Context, client rest.Interface) (string, error) {
 type watch struct {
 	log    *slog.Logger
 	source source
-	// seen is called for each Cluster that is added, changed or deleted, and synced when all are listed.
-	seen   func(cluster *capirule.Cluster, deleted bool)
-	synced func()
-	woken  chan struct{}
+	// seen is called for each Cluster that is added, changed or deleted. changed is called when all are listed, and when they are no
+	// longer watched because that was disabled.
+	seen    func(cluster *capirule.Cluster, deleted bool)
+	changed func()
+	woken   chan struct{}
 
 	mu      sync.Mutex // guards the fields below
 	running string     // the version that is watched
@@ -106,8 +107,8 @@ type watch struct {
 	store   cache.Indexer // nil until all are listed
 }
 
-func newWatch(log *slog.Logger, from source, seen func(*capirule.Cluster, bool), synced func()) *watch {
-	return &watch{log: log, source: from, seen: seen, synced: synced, woken: make(chan struct{}, 1)}
+func newWatch(log *slog.Logger, from source, seen func(*capirule.Cluster, bool), changed func()) *watch {
+	return &watch{log: log, source: from, seen: seen, changed: changed, woken: make(chan struct{}, 1)}
 }
 
 // wake makes run check at once whether the watch is enabled.
@@ -170,7 +171,9 @@ func (w *watch) run(ctx context.Context, enabled func() bool) {
 // adjust starts a watch of the served version, and ends that of another one.
 func (w *watch) adjust(ctx context.Context, enabled bool) error {
 	if !enabled {
-		w.end()
+		if w.end() {
+			w.changed()
+		}
 		return nil
 	}
 	version, err := w.source.served(ctx)
@@ -187,14 +190,16 @@ func (w *watch) adjust(ctx context.Context, enabled bool) error {
 	return w.begin(ctx, version)
 }
 
-func (w *watch) end() {
+// end ends the watch and reports whether there was one.
+func (w *watch) end() (ended bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.stop != nil {
+	if ended = w.stop != nil; ended {
 		w.stop()
 		w.log.Info("clusters of Cluster API are no longer watched", "version", w.running)
 	}
 	w.running, w.stop, w.store = "", nil, nil
+	return ended
 }
 
 func (w *watch) begin(ctx context.Context, version string) error {
@@ -235,7 +240,7 @@ func (w *watch) awaitSync(ctx context.Context, informer cache.SharedIndexInforme
 	}
 	w.store = informer.GetIndexer()
 	w.mu.Unlock()
-	w.synced()
+	w.changed()
 }
 
 // parse is the transform of the watch: the store holds only what the rule reads.
