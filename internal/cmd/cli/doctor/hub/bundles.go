@@ -56,11 +56,18 @@ func checkBundlesFailing(f *Facts) []check.Row {
 		switch {
 		case summary.ErrApplied > 0:
 			groups.Add(worst, check.Fail(check.OfFleet("Bundle", bundle), causeOf(bundle, ready), describeDeployment(bundle)))
-		case max(f.since(ready), f.Now.Sub(bundle.Changed)) > readyPatience: // the condition's time moves with the counts in its message
+		case f.isLate(bundle, ready):
 			groups.Add(worst, check.Warn(check.OfFleet("Bundle", bundle), causeOf(bundle, ready), describeDeployment(bundle)))
 		}
 	}
 	return groups.Rows()
+}
+
+// isLate reports whether a Bundle should be ready by now. The time of the condition moves with the counts in its message, so that
+// deployed clusters count from the last change of the Bundle. Those that have not applied it yet may have joined a moment ago.
+func (f *Facts) isLate(bundle Bundle, ready *genericcondition.GenericCondition) bool {
+	deployed := bundle.Status.Summary.NotReady + bundle.Status.Summary.Modified
+	return f.since(ready) > readyPatience || deployed > 0 && f.Now.Sub(bundle.Changed) > readyPatience
 }
 
 // since returns how long a condition is as it is.

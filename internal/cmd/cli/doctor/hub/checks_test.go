@@ -216,6 +216,7 @@ func faults() map[string]fault {
 		"Bundle is not ready for long, and its counts change": {"hub-bundles-failing", func(f *Facts) {
 			f.Bundles[0].Status.Conditions[0] = condition(conditions.Ready, "", "NotReady(1)")
 			f.Bundles[0].Status.Conditions[0].LastUpdateTime = clitest.Noon().Add(-time.Minute).Format(time.RFC3339)
+			f.Bundles[0].Status.Summary = fleet.BundleSummary{DesiredReady: 1, NotReady: 1}
 			f.Bundles[0].Changed = clitest.Ago(time.Hour).Time
 		}, "Bundle fleet-default/app", check.Warning, "NotReady(1)", "kubectl describe bundles.fleet.cattle.io -n fleet-default app"},
 		"Bundle waits for its first deployment": {"hub-bundles-failing", func(f *Facts) {
@@ -349,6 +350,12 @@ func TestNoFaults(t *testing.T) {
 			c := &f.Bundles[0].Status.Conditions[0]
 			c.Status, c.LastUpdateTime = corev1.ConditionFalse, clitest.Noon().Add(-time.Minute).Format(time.RFC3339)
 			f.Bundles[0].Changed = clitest.Ago(time.Minute).Time
+		}},
+		"cluster of an old Bundle has just joined": {"hub-bundles-failing", func(f *Facts) {
+			c := &f.Bundles[0].Status.Conditions[0]
+			c.Status, c.LastUpdateTime = corev1.ConditionFalse, clitest.Noon().Add(-time.Minute).Format(time.RFC3339)
+			f.Bundles[0].Status.Summary = fleet.BundleSummary{DesiredReady: 1, WaitApplied: 1}
+			f.Bundles[0].Changed = clitest.Ago(time.Hour).Time
 		}},
 		"agent of a development version": {"hub-agent-versions", func(f *Facts) { f.Clusters[0].Status.Agent.AgentVersion = "dev" }},
 		"agent is newer":                 {"hub-agent-versions", func(f *Facts) { f.Clusters[0].Status.Agent.AgentVersion = "v2.0.0" }},
