@@ -18,7 +18,10 @@ type serviceMonitor struct {
 	Metadata metav1.ObjectMeta
 	Spec     struct {
 		Selector  metav1.LabelSelector
-		Endpoints []struct{ Port string }
+		Endpoints []struct {
+			Port        string
+			HonorLabels bool
+		}
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/rulefmt"
 	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/promql/parser"
@@ -55,7 +56,7 @@ func TestScenario_FiresOnlyItsAlerts(t *testing.T) {
 			storage := load(t, scenario)
 			var fire []string
 			for _, rule := range rules(t) {
-				if fires(t, storage, rule) {
+				if len(firing(t, storage, rule)) > 0 {
 					fire = append(fire, rule.Alert)
 					shown[rule.Alert] = true
 				}
@@ -73,36 +74,67 @@ func TestScenario_FiresOnlyItsAlerts(t *testing.T) {
 	}
 }
 
-// fires reports whether an alert fires at the end of a scenario: its expression has been true with the same
-// labels at every step of the rule's for-period.
-func fires(t *testing.T, storage *memory, rule rulefmt.Rule) bool {
+// The metrics of the hub have a label namespace, as the target has.
+func TestAlerts_NameTheWorkspace(t *testing.T) {
+	storage := load(t, "failing")
+	want := map[string][2]string{ // the label that has the workspace, and its value
+		"FleetAgentSilent":                {"namespace", "fleet-default"},
+		"FleetBundleFailed":               {"namespace", "fleet-default"},
+		"FleetBundleDeploymentNotApplied": {"cluster_namespace", "fleet-default"},
+	}
+	found := 0
+	for _, rule := range rules(t) {
+		label, ok := want[rule.Alert]
+		if !ok {
+			continue
+		}
+		found++
+		alerts := firing(t, storage, rule)
+		if len(alerts) == 0 {
+			t.Errorf("%s does not fire", rule.Alert)
+		}
+		for _, alert := range alerts {
+			if alert.Get(label[0]) != label[1] {
+				t.Errorf("%s: labels %s, want %s=%q", rule.Alert, alert, label[0], label[1])
+			}
+		}
+	}
+	if found != len(want) {
+		t.Errorf("found %d of %d rules", found, len(want))
+	}
+}
+
+// firing returns the labels of the alerts of a rule that fire at the end of a scenario: its expression has been true
+// with the same labels at every step of the rule's for-period.
+func firing(t *testing.T, storage *memory, rule rulefmt.Rule) (alerts []labels.Labels) {
 	t.Helper()
 	engine := promql.NewEngine(promql.EngineOpts{MaxSamples: 1e6, Timeout: time.Minute, EnableAtModifier: true, EnableNegativeOffset: true})
 	end := begin.Add(span)
 	held := map[string]int{}
 	steps := 0
+	var last promql.Vector
 	for at := end.Add(-time.Duration(rule.For)); !at.After(end); at = at.Add(step) {
 		steps++
 		query, err := engine.NewInstantQuery(t.Context(), storage, nil, rule.Expr, at)
 		if err != nil {
 			t.Fatalf("%s: %v", rule.Alert, err)
 		}
-		result := query.Exec(t.Context())
-		vector, err := result.Vector()
+		vector, err := query.Exec(t.Context()).Vector()
 		if err != nil {
 			t.Fatalf("%s: %v", rule.Alert, err)
 		}
 		for _, series := range vector {
 			held[series.Metric.String()]++
 		}
+		last = slices.Clone(vector)
 		query.Close()
 	}
-	for _, n := range held {
-		if n == steps {
-			return true
+	for _, series := range last {
+		if held[series.Metric.String()] == steps {
+			alerts = append(alerts, series.Metric)
 		}
 	}
-	return false
+	return alerts
 }
 
 func TestEveryRule_HasSeveritySummaryAndDescription(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -82,6 +83,55 @@ type scraped struct {
 	value  float64
 }
 
+// targetLabels returns the labels that Prometheus adds to the samples of a target: those of the Operator for the
+// documented ServiceMonitor, and for a PodMonitor of agents.
+func targetLabels(target string) labels.Labels {
+	pod := []string{"instance", target, "pod", target, "namespace", "cattle-fleet-system"}
+	switch kind, _, _ := strings.Cut(target, "-"); kind {
+	case "agent":
+		return labels.FromStrings(append(pod, "job", "cattle-fleet-system/fleet-agent", "container", "fleet-agent")...)
+	case "shard":
+		pod = append(pod, "job", "monitoring-fleet-controller-shard-a", "service", "monitoring-fleet-controller-shard-a")
+	default:
+		pod = append(pod, "job", "monitoring-fleet-controller", "service", "monitoring-fleet-controller")
+	}
+	return labels.FromStrings(append(pod, "container", "fleet-controller", "endpoint", "metrics")...)
+}
+
+// endpoint is the endpoint of the ServiceMonitor in docs/monitoring.md.
+var endpoint = regexp.MustCompile(`(?m)^  - \{port: metrics(, honorLabels: true)?\}$`)
+
+// honorsLabels reports whether the labels of the target's metrics win over those of the target. Agents have the
+// default.
+func honorsLabels(t *testing.T, target string) bool {
+	t.Helper()
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := endpoint.FindSubmatch(text)
+	if found == nil {
+		t.Fatalf("%s has no endpoint of a ServiceMonitor", page)
+	}
+	return len(found[1]) > 0 && !strings.HasPrefix(target, "agent")
+}
+
+// addTargetLabels adds the labels of the target to those of a metric, as Prometheus does.
+func addTargetLabels(metric, target labels.Labels, honor bool) labels.Labels {
+	all := labels.NewBuilder(metric)
+	target.Range(func(l labels.Label) {
+		own := metric.Get(l.Name)
+		if own != "" && honor {
+			return
+		}
+		if own != "" {
+			all.Set("exported_"+l.Name, own)
+		}
+		all.Set(l.Name, l.Value)
+	})
+	return all.Labels()
+}
+
 // parse reads one scrape and adds the labels that Prometheus adds.
 func parse(t *testing.T, file, target string) map[string]scraped {
 	t.Helper()
@@ -89,7 +139,7 @@ func parse(t *testing.T, file, target string) map[string]scraped {
 	if err != nil {
 		t.Fatal(err)
 	}
-	job, _, _ := strings.Cut(target, "-")
+	added, honor := targetLabels(target), honorsLabels(t, target)
 	found := map[string]scraped{}
 	parser := textparse.NewPromParser(text, labels.NewSymbolTable(), false)
 	for {
@@ -105,7 +155,7 @@ func parse(t *testing.T, file, target string) map[string]scraped {
 		}
 		var ls labels.Labels
 		parser.Labels(&ls)
-		ls = labels.NewBuilder(ls).Set("instance", target).Set("job", job).Labels()
+		ls = addTargetLabels(ls, added, honor)
 		_, _, value := parser.Series()
 		found[ls.String()] = scraped{labels: ls, value: value}
 	}
