@@ -1,6 +1,7 @@
 package alerts
 
 import (
+	"cmp"
 	"encoding/json"
 	"os"
 	"regexp"
@@ -40,20 +41,33 @@ func rules(t *testing.T) (all []rulefmt.Rule) {
 
 func TestScenario_FiresOnlyItsAlerts(t *testing.T) {
 	scenarios := map[string]struct {
-		fire []string // all other rules must not fire
+		scrapes   string                // by default, those of the healthy hub
+		values    map[string][2]float64 // of some series instead of those in the scrapes, at the beginning and at the end
+		interrupt string                // the target that answers only every fifth scrape
+		fire      []string              // all other rules must not fire
 	}{
 		"healthy": {},
-		"failing": {[]string{
+		"failing": {scrapes: "failing", fire: []string{
 			"FleetAPIRequestsFail", "FleetAgentCredentialExpires", "FleetAgentDeploysFail", "FleetAgentHeartbeatsFail", "FleetAgentNeverReported",
 			"FleetAgentNotRegistered", "FleetAgentSilent", "FleetBundleDeploymentNotApplied", "FleetBundleFailed", "FleetImportsFail",
 			"FleetManyAgentsSilent", "FleetRegistrationPending", "FleetRegistrationsRejected", "FleetRegistrationsSlow", "FleetTrouble",
 		}},
-		"leaderless": {[]string{"FleetNoLeader", "FleetShardNoLeader"}},
+		"leaderless": {scrapes: "leaderless", fire: []string{"FleetNoLeader", "FleetShardNoLeader"}},
+		"agent restarted while it cannot reach the hub": {values: map[string][2]float64{
+			`fleet_agent_stage{stage="Use"}`:                    {0, 0},
+			`fleet_agent_stage{stage="Await"}`:                  {1, 1},
+			`fleet_agent_heartbeats_total{outcome="succeeded"}`: {0, 0},
+		}, fire: []string{"FleetAgentNotRegistered"}},
+		"agent crashes": {interrupt: "agent-1", fire: []string{"FleetProcessDown"}},
 	}
 	shown := map[string]bool{}
-	for scenario, test := range scenarios {
-		t.Run(scenario, func(t *testing.T) {
-			storage := load(t, scenario)
+	for name, test := range scenarios {
+		t.Run(name, func(t *testing.T) {
+			storage := load(t, cmp.Or(test.scrapes, "healthy"))
+			for selector, values := range test.values {
+				storage.set(t, selector, values[0], values[1])
+			}
+			storage.interrupt(test.interrupt)
 			var fire []string
 			for _, rule := range rules(t) {
 				if len(firing(t, storage, rule)) > 0 {
@@ -181,7 +195,7 @@ func expectDocumented(t *testing.T, where, expression string, known map[string]b
 		return
 	}
 	parser.Inspect(parsed, func(node parser.Node, _ []parser.Node) error {
-		if selector, ok := node.(*parser.VectorSelector); ok && !known[selector.Name] {
+		if selector, ok := node.(*parser.VectorSelector); ok && !known[selector.Name] && selector.Name != "up" { // Prometheus makes it
 			t.Errorf("%s: metric %s is not documented", where, selector.Name)
 		}
 		return nil

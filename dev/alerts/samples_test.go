@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -15,6 +16,8 @@ import (
 	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/textparse"
+	"github.com/prometheus/prometheus/model/value"
+	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/tsdb/chunkenc"
 	"github.com/prometheus/prometheus/tsdb/chunks"
@@ -60,6 +63,8 @@ func load(t *testing.T, scenario string) *memory {
 		target := strings.Split(filepath.Base(file), ".")[1]
 		end := parse(t, strings.TrimSuffix(file, "start.prom")+"end.prom", target)
 		start := parse(t, file, target)
+		up := labels.NewBuilder(targetLabels(target)).Set(labels.MetricName, "up").Labels()
+		m.series = append(m.series, storage.NewListSeries(up, between(1, 1)))
 		for key, last := range end {
 			m.series = append(m.series, storage.NewListSeries(last.labels, between(start[key].value, last.value)))
 		}
@@ -69,13 +74,58 @@ func load(t *testing.T, scenario string) *memory {
 
 func between(from, to float64) (samples []chunks.Sample) {
 	for at := time.Duration(0); at <= span; at += step {
-		value := to
+		current := to
 		if from != to { // also avoids interpolating between two +Inf
-			value = from + (to-from)*float64(at)/float64(span)
+			current = from + (to-from)*float64(at)/float64(span)
 		}
-		samples = append(samples, sample{t: begin.Add(at).UnixMilli(), f: value})
+		samples = append(samples, sample{t: begin.Add(at).UnixMilli(), f: current})
 	}
 	return samples
+}
+
+// set gives the series of a selector other values at the beginning and at the end.
+func (m *memory) set(t *testing.T, selector string, from, to float64) {
+	t.Helper()
+	matchers, err := parser.ParseMetricSelector(selector)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for i, series := range m.series {
+		if matches(series, matchers) {
+			m.series[i] = storage.NewListSeries(series.Labels(), between(from, to))
+			found++
+		}
+	}
+	if found != 1 {
+		t.Fatalf("%d series match %s", found, selector)
+	}
+}
+
+// interrupt lets a target answer only every fifth scrape. After a failed scrape, Prometheus marks the series as stale.
+func (m *memory) interrupt(target string) {
+	for i, series := range m.series {
+		if series.Labels().Get("instance") != target {
+			continue
+		}
+		down := math.Float64frombits(value.StaleNaN)
+		if series.Labels().Get(labels.MetricName) == "up" {
+			down = 0
+		}
+		var samples []chunks.Sample
+		for it := series.Iterator(nil); it.Next() != chunkenc.ValNone; {
+			at, current := it.At()
+			if len(samples)%5 != 0 {
+				current = down
+			}
+			samples = append(samples, sample{t: at, f: current})
+		}
+		m.series[i] = storage.NewListSeries(series.Labels(), samples)
+	}
+}
+
+func matches(series storage.Series, matchers []*labels.Matcher) bool {
+	return !slices.ContainsFunc(matchers, func(matcher *labels.Matcher) bool { return !matcher.Matches(series.Labels().Get(matcher.Name)) })
 }
 
 type scraped struct {
@@ -141,9 +191,9 @@ func parse(t *testing.T, file, target string) map[string]scraped {
 	}
 	added, honor := targetLabels(target), honorsLabels(t, target)
 	found := map[string]scraped{}
-	parser := textparse.NewPromParser(text, labels.NewSymbolTable(), false)
+	scrape := textparse.NewPromParser(text, labels.NewSymbolTable(), false)
 	for {
-		entry, err := parser.Next()
+		entry, err := scrape.Next()
 		if errors.Is(err, io.EOF) {
 			return found
 		}
@@ -154,10 +204,10 @@ func parse(t *testing.T, file, target string) map[string]scraped {
 			continue
 		}
 		var ls labels.Labels
-		parser.Labels(&ls)
+		scrape.Labels(&ls)
 		ls = addTargetLabels(ls, added, honor)
-		_, _, value := parser.Series()
-		found[ls.String()] = scraped{labels: ls, value: value}
+		_, _, current := scrape.Series()
+		found[ls.String()] = scraped{labels: ls, value: current}
 	}
 }
 
@@ -168,7 +218,7 @@ func (m *memory) Querier(_, _ int64) (storage.Querier, error) { return m, nil }
 func (m *memory) Select(_ context.Context, _ bool, _ *storage.SelectHints, matchers ...*labels.Matcher) storage.SeriesSet {
 	set := &found{at: -1}
 	for _, series := range m.series {
-		if !slices.ContainsFunc(matchers, func(matcher *labels.Matcher) bool { return !matcher.Matches(series.Labels().Get(matcher.Name)) }) {
+		if matches(series, matchers) {
 			set.series = append(set.series, series)
 		}
 	}
