@@ -76,8 +76,9 @@ func (d *deployer) deploy(ctx context.Context, bd *fleet.BundleDeployment, r *re
 	}
 	status.Release = key.At(made.Number)
 	r.deployed()
-	d.log.Info("bundle deployed", "bundledeployment", d.Namespace+"/"+bd.Name, "release", status.Release,
-		"duration", d.Clock().Sub(start))
+	took := d.Clock().Sub(start)
+	d.OnDeploy(outcome.Succeeded, took)
+	d.log.Info("bundle deployed", "bundledeployment", d.Namespace+"/"+bd.Name, "release", status.Release, "duration", took)
 	return nil
 }
 

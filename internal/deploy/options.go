@@ -52,7 +52,7 @@ type Options struct {
 	// OnWatching is called once the cache of BundleDeployments has synced, with a function that lists them. The caller
 	// must not change them. May be nil.
 	OnWatching func(deployments func() []*fleet.BundleDeployment)
-	// OnDeploy is called after each attempt to deploy a bundle; may be nil.
+	// OnDeploy is called after each deployment of a bundle, and after each attempt that failed in any step; may be nil.
 	OnDeploy func(outcome outcome.Outcome, took time.Duration)
 }
 

@@ -80,7 +80,8 @@ func (d *deployer) attempt(ctx context.Context, bd *fleet.BundleDeployment, r *r
 		d.queue.AddAfter(bd.Name, wait) // the current reconcile replaced the one that was scheduled
 		return nil
 	}
-	return d.outcome(bd, r, status, guarded(func() error { return d.advance(ctx, bd, r, status) }))
+	start := d.Clock()
+	return d.outcome(bd, r, status, start, guarded(func() error { return d.advance(ctx, bd, r, status) }))
 }
 
 // advance decides what the BundleDeployment needs and does it.
@@ -156,10 +157,7 @@ func (d *deployer) carryOut(ctx context.Context, v verdict, bd *fleet.BundleDepl
 		}
 	}
 	if v == Deploy {
-		start := d.Clock()
-		err := d.deploy(ctx, bd, r, status)
-		d.OnDeploy(outcome.Of(err), d.Clock().Sub(start))
-		if err != nil {
+		if err := d.deploy(ctx, bd, r, status); err != nil {
 			return err
 		}
 	}
@@ -167,8 +165,8 @@ func (d *deployer) carryOut(ctx context.Context, v verdict, bd *fleet.BundleDepl
 	return d.finish(ctx, bd, r, status.Release, stale)
 }
 
-// outcome writes the result of advance into the status, and schedules a retry.
-func (d *deployer) outcome(bd *fleet.BundleDeployment, r *record, status *fleet.BundleDeploymentStatus, err error) error {
+// outcome writes the result of advance, which began at start, into the status. It counts a failure and schedules a retry.
+func (d *deployer) outcome(bd *fleet.BundleDeployment, r *record, status *fleet.BundleDeploymentStatus, start time.Time, err error) error {
 	var (
 		waits       *outcome.DependencyError
 		refused     *outcome.LabelsRefusedError
@@ -190,11 +188,13 @@ func (d *deployer) outcome(bd *fleet.BundleDeployment, r *record, status *fleet.
 		outcome.NotDeployed(status, now, conditions.ReasonUnsupported, err.Error())
 		return nil // only a change of the BundleDeployment helps
 	case errors.As(err, &refused):
+		d.OnDeploy(outcome.Retried, now.Sub(start))
 		outcome.LabelsRefused(status, now, bd.Spec.DeploymentID, status.Release, outcome.ReasonOf(err), outcome.Message(err))
 		d.queue.AddAfter(bd.Name, r.retry.Delay(now, labelsRetry))
 		return nil
 	case outcome.IsFailure(err):
 		r.fail(now)
+		d.OnDeploy(outcome.Failed, now.Sub(start))
 		outcome.FailedDeployment(status, now, bd.Spec.DeploymentID, outcome.ReasonOf(err), outcome.Message(err))
 		d.queue.AddAfter(bd.Name, failureRetry)
 		d.log.Warn("deployment failed", "bundledeployment", d.Namespace+"/"+bd.Name, "error", err)
@@ -202,6 +202,7 @@ func (d *deployer) outcome(bd *fleet.BundleDeployment, r *record, status *fleet.
 	case errors.Is(err, access.ErrStopped):
 		return err // the deployment did not fail
 	}
+	d.OnDeploy(outcome.Retried, now.Sub(start))
 	if !apierrors.IsConflict(err) || r.retry.Failures() >= unreportedConflicts { // the retry after a concurrent write needs no report
 		outcome.NotDeployed(status, now, outcome.ReasonOf(err), outcome.Message(err))
 	}

@@ -48,8 +48,9 @@ func (q *recordingQueue) AddAfter(name string, pause time.Duration) {
 func testDeployer(now *time.Time) (*deployer, *recordingQueue) {
 	queue := &recordingQueue{}
 	return &deployer{
-		Options: Options{Namespace: "cluster-ns", OwnBundle: "fleet-agent-east", Clock: func() time.Time { return *now }, Random: func() float64 { return 0 }},
-		log:     slog.New(slog.DiscardHandler), queue: queue, records: newRecords(),
+		Options: Options{Namespace: "cluster-ns", OwnBundle: "fleet-agent-east", Clock: func() time.Time { return *now }, Random: func() float64 { return 0 },
+			OnDeploy: func(outcome.Outcome, time.Duration) {}},
+		log: slog.New(slog.DiscardHandler), queue: queue, records: newRecords(),
 		wakeups: wakeups.New(metadatafake.NewSimpleMetadataClient(metadatafake.NewTestScheme()), func(names []string) { queue.woken = append(queue.woken, names...) }),
 	}, queue
 }
@@ -67,31 +68,32 @@ func TestOutcome(t *testing.T) {
 		lacking    bool
 		awaits     string
 		failures   int
+		counted    outcome.Outcome
 	}{
 		"no error": {},
 		"missing namespace": {err: fmt.Errorf("x: %w", outcome.Until(outcome.CoreObject("namespaces", "", "web"), outcome.Because(conditions.ReasonNamespaceMissing, errors.New("none")))),
-			conditions: []string{"Deployed=False NamespaceMissing: x: none"}, later: []string{"hello after 15m0s"}, awaits: "namespaces.v1 web"},
+			conditions: []string{"Deployed=False NamespaceMissing: x: none"}, later: []string{"hello after 15m0s"}, awaits: "namespaces.v1 web", counted: outcome.Retried},
 		"missing Secret": {err: outcome.Until(outcome.CoreObject("secrets", "web", "pull"), errors.New("none")),
-			conditions: []string{"Deployed=False Error: none"}, later: []string{"hello after 15m0s"}, awaits: "secrets.v1 web/pull"},
+			conditions: []string{"Deployed=False Error: none"}, later: []string{"hello after 15m0s"}, awaits: "secrets.v1 web/pull", counted: outcome.Retried},
 		"terminating namespace": {err: outcome.Because(conditions.ReasonNamespaceTerminating, errors.New("is being terminated")),
-			conditions: []string{"Deployed=False NamespaceTerminating: is being terminated"}, later: firstRetry, awaits: "namespaces.v1 web"},
+			conditions: []string{"Deployed=False NamespaceTerminating: is being terminated"}, later: firstRetry, awaits: "namespaces.v1 web", counted: outcome.Retried},
 		"a dependency is not ready": {err: &outcome.DependencyError{Waiting: []string{"db"}},
 			conditions: []string{"Deployed=False AwaitingDependencies: dependent bundle(s) are not ready: [db]"}, later: []string{"hello after 1m0s"}},
 		"a dependency that does not exist": {err: errors.New("list bundledeployments: no bundles"),
-			conditions: []string{"Deployed=False Error: list bundledeployments: no bundles"}, later: firstRetry},
+			conditions: []string{"Deployed=False Error: list bundledeployments: no bundles"}, later: firstRetry, counted: outcome.Retried},
 		"unsupported bundle": {err: &outcome.UnsupportedError{What: "no OCI"}, conditions: []string{"Deployed=False Unsupported: no OCI"}},
 		"a namespace that may not be labelled": {err: errors.Join(nil, &outcome.LabelsRefusedError{Cause: outcome.Because(conditions.ReasonForbidden, errors.New("may not"))}),
-			conditions: []string{"Installed=False Forbidden: may not", "Ready=False Error: may not"}, later: []string{"hello after 2m0s"}},
+			conditions: []string{"Installed=False Forbidden: may not", "Ready=False Error: may not"}, later: []string{"hello after 2m0s"}, counted: outcome.Retried},
 		"permanent failure": {err: outcome.NewRedaction(map[string]any{"password": "hunter2"}).Wrap(outcome.Classify(errors.New("YAML parse error: hunter2"))),
 			conditions: []string{"Installed=False ManifestInvalid: not installed: YAML parse error: <redacted>", "Ready=False Error: not ready: YAML parse error: <redacted>"},
-			later:      []string{"hello after 15m0s"}},
-		"a first conflict": {err: fmt.Errorf("x: %w", apierrors.NewConflict(configMapResource, "a", errors.New("changed"))), later: []string{"hello after 2s"}, failures: unreportedConflicts - 1},
+			later:      []string{"hello after 15m0s"}, counted: outcome.Failed},
+		"a first conflict": {err: fmt.Errorf("x: %w", apierrors.NewConflict(configMapResource, "a", errors.New("changed"))), later: []string{"hello after 2s"}, failures: unreportedConflicts - 1, counted: outcome.Retried},
 		"a conflict that repeats": {err: fmt.Errorf("x: %w", apierrors.NewConflict(configMapResource, "a", errors.New("changed"))),
-			conditions: []string{`Deployed=False ObjectRejected: x: Operation cannot be fulfilled on configmaps "a": changed`}, later: []string{"hello after 4s"}, failures: unreportedConflicts},
+			conditions: []string{`Deployed=False ObjectRejected: x: Operation cannot be fulfilled on configmaps "a": changed`}, later: []string{"hello after 4s"}, failures: unreportedConflicts, counted: outcome.Retried},
 		"the agent stops": {err: fmt.Errorf("x: %w", access.ErrStopped), again: true},
 		"unknown kind": {err: fmt.Errorf("x: %w", noMatch),
-			conditions: []string{`Deployed=False KindMissing: x: no matches for kind "Thing" in version "v1"`}, later: firstRetry, lacking: true},
-		"anything else": {err: errors.New("connection refused"), conditions: []string{"Deployed=False Error: connection refused"}, later: firstRetry},
+			conditions: []string{`Deployed=False KindMissing: x: no matches for kind "Thing" in version "v1"`}, later: firstRetry, lacking: true, counted: outcome.Retried},
+		"anything else": {err: errors.New("connection refused"), conditions: []string{"Deployed=False Error: connection refused"}, later: firstRetry, counted: outcome.Retried},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -105,7 +107,16 @@ func TestOutcome(t *testing.T) {
 			for range test.failures {
 				r.retry.Failed(now, time.Hour, 0)
 			}
-			again := d.outcome(bd, r, status, test.err)
+			var counted outcome.Outcome
+			d.OnDeploy = func(result outcome.Outcome, took time.Duration) {
+				if counted += result; took != time.Minute {
+					t.Errorf("it took %s", took)
+				}
+			}
+			again := d.outcome(bd, r, status, now.Add(-time.Minute), test.err)
+			if counted != test.counted {
+				t.Errorf("counted %q, want %q", counted, test.counted)
+			}
 			if failed := r.failed.Equal(now); r.again == failed { // no event triggers a retry before the time of the retry
 				t.Errorf("deploys again: %v, failed permanently: %v", r.again, failed)
 			}

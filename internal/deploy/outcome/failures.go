@@ -29,7 +29,7 @@ var recognised = regexp.MustCompile(strings.Join([]string{
 // messageLimit limits an error message in a status, in bytes.
 const messageLimit = 4096
 
-// failure is a permanent error: the deployment fails again until the BundleDeployment changes.
+// failure is a permanent error: the deployment probably fails again until the BundleDeployment changes.
 type failure struct{ cause error }
 
 func (f *failure) Error() string { return f.cause.Error() }
@@ -75,21 +75,11 @@ type Outcome string
 const (
 	// Succeeded means that the release is in place.
 	Succeeded Outcome = "succeeded"
-	// Failed means that the deployment failed and is not retried until the BundleDeployment changes.
+	// Failed means that the deployment failed permanently. It is retried rarely, because it probably fails again.
 	Failed Outcome = "failed"
-	// Retried means that the deployment failed and is retried.
+	// Retried means that the deployment failed for another reason and is retried.
 	Retried Outcome = "retried"
 )
-
-func Of(err error) Outcome {
-	switch {
-	case err == nil:
-		return Succeeded
-	case IsFailure(err):
-		return Failed
-	}
-	return Retried
-}
 
 // Message returns the text of an error, truncated to messageLimit.
 func Message(err error) string {
