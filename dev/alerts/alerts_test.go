@@ -49,7 +49,8 @@ func TestScenario_FiresOnlyItsAlerts(t *testing.T) {
 		"healthy": {},
 		"failing": {scrapes: "failing", fire: []string{
 			"FleetAPIRequestsFail", "FleetAgentCredentialExpires", "FleetAgentDeploysFail", "FleetAgentHeartbeatsFail", "FleetAgentNeverReported",
-			"FleetAgentNotRegistered", "FleetAgentSilent", "FleetBundleDeploymentNotApplied", "FleetBundleFailed", "FleetImportsFail",
+			"FleetAgentNotRegistered", "FleetAgentSilent", "FleetBundleDeploymentNotApplied", "FleetBundleFailed", "FleetBundleNotReady",
+			"FleetImportsFail",
 			"FleetManyAgentsSilent", "FleetRegistrationPending", "FleetRegistrationsRejected", "FleetRegistrationsSlow", "FleetTrouble",
 		}},
 		"leaderless": {scrapes: "leaderless", fire: []string{"FleetNoLeader", "FleetShardNoLeader"}},
@@ -58,6 +59,16 @@ func TestScenario_FiresOnlyItsAlerts(t *testing.T) {
 			`fleet_agent_stage{stage="Await"}`:                  {1, 1},
 			`fleet_agent_heartbeats_total{outcome="succeeded"}`: {0, 0},
 		}, fire: []string{"FleetAgentNotRegistered"}},
+		"deployments fail permanently": {values: map[string][2]float64{
+			`fleet_bundle_not_ready{name="ready"}`:                        {1, 1},
+			`fleet_agent_deploy_duration_seconds_count{outcome="failed"}`: {0, 8}, // every 15 minutes
+		}, fire: []string{"FleetAgentDeploysFail", "FleetBundleNotReady"}},
+		"deployment failed permanently once": {values: map[string][2]float64{
+			`fleet_agent_deploy_duration_seconds_count{outcome="failed"}`: {0, 2},
+		}},
+		"objects stay modified": {values: map[string][2]float64{
+			`fleet_bundle_modified{name="ready"}`: {1, 1},
+		}, fire: []string{"FleetBundleNotReady"}},
 		"agent crashes": {interrupt: "agent-1", fire: []string{"FleetProcessDown"}},
 	}
 	shown := map[string]bool{}

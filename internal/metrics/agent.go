@@ -15,7 +15,7 @@ import (
 
 // Outcomes of deploying a bundle, in addition to OutcomeSucceeded and OutcomeFailed.
 const (
-	// OutcomeRetried means that the deployment failed and will be retried.
+	// OutcomeRetried means that the deployment failed, but not permanently, and will be retried.
 	OutcomeRetried = "retried"
 )
 
@@ -71,7 +71,7 @@ func credentialLifetime() Definition {
 func deploys() Definition {
 	return Definition{
 		Name: "fleet_agent_deploy_duration_seconds", Type: Histogram, Labels: []string{"outcome"}, Buckets: latencyBuckets(),
-		Help: "Seconds an attempt to deploy a bundle took, by outcome: succeeded, failed, retried (it failed and is retried)",
+		Help: "Seconds an attempt to deploy a bundle took, by outcome: succeeded, failed (permanently: retried every 15 minutes), retried (it failed and is retried sooner, or when a missing object exists)",
 	}
 }
 

@@ -67,12 +67,12 @@ func bundles() kind[*fleet.Bundle] {
 		values: []value[*fleet.Bundle]{
 			count("desired_ready", "Deployments of the bundle, existing or planned", func(s *fleet.BundleSummary) int { return s.DesiredReady }),
 			count("ready", "Deployments of the bundle that are ready", func(s *fleet.BundleSummary) int { return s.Ready }),
-			count("not_ready", "Deployments of the bundle with a resource that is not ready", func(s *fleet.BundleSummary) int { return s.NotReady }),
+			count("not_ready", "Deployments of the bundle with a resource that is not ready, or that failed permanently", func(s *fleet.BundleSummary) int { return s.NotReady }),
 			count("pending", "Deployments of the bundle that wait in the rollout", func(s *fleet.BundleSummary) int { return s.Pending }),
 			count("out_of_sync", "Deployments of the bundle that the rollout has not reached yet", func(s *fleet.BundleSummary) int { return s.OutOfSync }),
 			count("modified", "Deployments of the bundle with a resource that was modified after it was applied", func(s *fleet.BundleSummary) int { return s.Modified }),
 			count("wait_applied", "Deployments of the bundle that the agent has not applied yet", func(s *fleet.BundleSummary) int { return s.WaitApplied }),
-			count("err_applied", "Deployments of the bundle that failed", func(s *fleet.BundleSummary) int { return s.ErrApplied }),
+			count("err_applied", "Deployments of the bundle that failed and are retried; those that failed permanently are not ready", func(s *fleet.BundleSummary) int { return s.ErrApplied }),
 		},
 		states: deploymentStates(), stateHelp: "1 for the worst state of the bundle's deployments, else 0; NotReady also if the bundle itself has an error or was not processed yet",
 		stateOf: func(b *fleet.Bundle) string {
