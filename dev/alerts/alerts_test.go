@@ -51,7 +51,7 @@ func TestScenario_FiresOnlyItsAlerts(t *testing.T) {
 			"FleetAPIRequestsFail", "FleetAgentCredentialExpires", "FleetAgentDeploysFail", "FleetAgentHeartbeatsFail", "FleetAgentNeverReported",
 			"FleetAgentNotRegistered", "FleetAgentSilent", "FleetBundleDeploymentNotApplied", "FleetBundleFailed", "FleetBundleNotReady",
 			"FleetImportsFail",
-			"FleetManyAgentsSilent", "FleetRegistrationPending", "FleetRegistrationsRejected", "FleetRegistrationsSlow", "FleetTrouble",
+			"FleetRegistrationPending", "FleetRegistrationsRejected", "FleetRegistrationsSlow", "FleetTrouble",
 		}},
 		"leaderless": {scrapes: "leaderless", fire: []string{"FleetNoLeader", "FleetShardNoLeader"}},
 		"agent restarted while it cannot reach the hub": {values: map[string][2]float64{
@@ -69,6 +69,12 @@ func TestScenario_FiresOnlyItsAlerts(t *testing.T) {
 		"objects stay modified": {values: map[string][2]float64{
 			`fleet_bundle_modified{name="ready"}`: {1, 1},
 		}, fire: []string{"FleetBundleNotReady"}},
+		"one cluster of five is silent": {values: map[string][2]float64{
+			`fleet_clusters{heartbeat="fresh"}`: {4, 4}, `fleet_clusters{heartbeat="stale"}`: {1, 1},
+		}},
+		"four clusters of twenty are silent": {values: map[string][2]float64{
+			`fleet_clusters{heartbeat="fresh"}`: {16, 16}, `fleet_clusters{heartbeat="stale"}`: {4, 4},
+		}, fire: []string{"FleetManyAgentsSilent"}},
 		"agent crashes": {interrupt: "agent-1", fire: []string{"FleetProcessDown"}},
 	}
 	shown := map[string]bool{}
