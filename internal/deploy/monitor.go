@@ -49,7 +49,7 @@ func (d *deployer) monitor(ctx context.Context, bd *fleet.BundleDeployment, r *r
 		if errors.Is(err, watch.ErrReleaseLost) {
 			r.untrack() // the next reconcile makes the release again
 		}
-		outcome.NotMonitored(status, d.Clock(), outcome.Message(err))
+		outcome.NotMonitored(status, t.FailingSince(d.Clock()), d.Clock(), outcome.Message(err))
 		return err
 	}
 	if found == nil {

@@ -38,11 +38,16 @@ func TestReleaseThatCannotBeChecked_IsNotReadyAfterAWhile(t *testing.T) {
 			}
 			SetCondition(&bd.Status, noon.Add(-time.Hour), conditions.Ready, message)
 			Monitored(&bd.Status, noon.Add(-time.Hour), "")
+			var since time.Time // as package watch records it
 			for _, check := range test.checks {
 				if check.text != "" {
-					NotMonitored(&bd.Status, noon.Add(check.at), check.text)
+					if since.IsZero() {
+						since = noon.Add(check.at)
+					}
+					NotMonitored(&bd.Status, since, noon.Add(check.at), check.text)
 					continue
 				}
+				since = time.Time{}
 				bd.Status.Ready = true // as package watch does
 				SetCondition(&bd.Status, noon.Add(check.at), conditions.Ready, "")
 				Monitored(&bd.Status, noon.Add(check.at), "")

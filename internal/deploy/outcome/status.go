@@ -79,20 +79,15 @@ func Monitored(status *fleet.BundleDeploymentStatus, now time.Time, warning stri
 // not change its state.
 const monitorPatience = 2 * time.Minute
 
-// NotMonitored records that the objects of the release could not be checked. The condition keeps the time of the first of these
-// failures, also if the error changes. When they last longer than monitorPatience, a ready release is no longer ready, because
-// its objects may have changed. The next successful check sets its state again.
-func NotMonitored(status *fleet.BundleDeploymentStatus, now time.Time, text string) {
-	since := now.UTC().Format(time.RFC3339)
-	if old := conditions.Get(status.Conditions, conditions.Monitored); old != nil && old.Status == corev1.ConditionFalse {
-		since = old.LastUpdateTime
-	}
+// NotMonitored records that the objects of the release could not be checked since a time of this process. The condition keeps that
+// time, also if the error changes. After monitorPatience, a ready release is no longer ready, because its objects may have changed.
+// The next successful check sets its state again.
+func NotMonitored(status *fleet.BundleDeploymentStatus, since, now time.Time, text string) {
 	SetCondition(status, now, conditions.Monitored, text)
-	conditions.Get(status.Conditions, conditions.Monitored).LastUpdateTime = since
-	first, err := time.Parse(time.RFC3339, since)
-	if status.Ready && err == nil && now.Sub(first) > monitorPatience {
+	conditions.Get(status.Conditions, conditions.Monitored).LastUpdateTime = since.UTC().Format(time.RFC3339)
+	if status.Ready && now.Sub(since) > monitorPatience {
 		status.Ready = false
-		SetCondition(status, now, conditions.Ready, "its objects cannot be checked: "+text)
+		SetCondition(status, now, conditions.Ready, state.Unchecked+text)
 	}
 }
 

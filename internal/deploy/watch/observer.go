@@ -49,6 +49,8 @@ type Tracking struct {
 	polled time.Time
 	// rules are the differences to ignore.
 	rules drift.Rules
+	// failing is the time of the first check that failed; zero after one that succeeded.
+	failing time.Time
 	// Known is true while seen and extras are up to date.
 	Known bool
 }
@@ -96,6 +98,14 @@ func (t *Tracking) AnyMissing() bool {
 // HasLost reports whether an object is missing that was already being deleted when it was deployed.
 func (t *Tracking) HasLost() bool {
 	return slices.ContainsFunc(t.leaving, func(ref manifest.Ref) bool { return !t.seen[ref].Exists })
+}
+
+// FailingSince records that a check failed now, and returns the time of the first one that failed since the last success.
+func (t *Tracking) FailingSince(now time.Time) time.Time {
+	if t.failing.IsZero() {
+		t.failing = now
+	}
+	return t.failing
 }
 
 // Expire marks the last observation as outdated: drift must not be corrected by it.
@@ -269,7 +279,7 @@ func (o *Observer) Check(ctx context.Context, bd *fleet.BundleDeployment, t *Tra
 		o.Again(bd.Name, watchPatience+time.Second) // in case no event triggers it earlier
 		return nil, nil                             //nolint:nilnil // not known yet
 	}
-	t.Known = true
+	t.Known, t.failing = true, time.Time{}
 	found := newReport(t.sightings(), t.extras...)
 	found.Warning = warning(t.rules.Mistake(), failed)
 	return &found, nil

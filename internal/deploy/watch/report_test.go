@@ -134,7 +134,7 @@ func TestStatusOfEachOutcome(t *testing.T) {
 		"labels of the namespace are forbidden": func(s *fleet.BundleDeploymentStatus) {
 			outcome.LabelsRefused(s, later, "s-2:b", "web/hello:2", conditions.ReasonForbidden, "because")
 		},
-		"not monitored": func(s *fleet.BundleDeploymentStatus) { outcome.NotMonitored(s, later, "because") },
+		"not monitored": func(s *fleet.BundleDeploymentStatus) { outcome.NotMonitored(s, later, later, "because") },
 	}
 	for name, outcome := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -6,6 +6,8 @@
 package state
 
 import (
+	"strings"
+
 	"github.com/rancher/wrangler/v3/pkg/genericcondition"
 
 	"github.com/fleet-hub/fleet/internal/cut"
@@ -67,8 +69,16 @@ func failedAgainst(bd *fleet.BundleDeployment, deploymentID string) bool {
 	if bd.Status.AppliedDeploymentID != deploymentID {
 		return Against(bd, deploymentID) == fleet.ErrApplied
 	}
-	unknown := !bd.Status.Ready && isFalse(bd, conditions.Monitored) // the objects cannot be checked
-	return unknown || isFalse(bd, conditions.Deployed) || isFalse(bd, conditions.Installed)
+	return IsUnchecked(&bd.Status) || isFalse(bd, conditions.Deployed) || isFalse(bd, conditions.Installed)
+}
+
+// Unchecked begins the message of condition Ready of a release whose objects could not be checked for a while.
+const Unchecked = "its objects cannot be checked: "
+
+// IsUnchecked reports whether the objects of a release could not be checked for a while.
+func IsUnchecked(status *fleet.BundleDeploymentStatus) bool {
+	ready := conditions.Get(status.Conditions, conditions.Ready)
+	return !status.Ready && ready != nil && strings.HasPrefix(ready.Message, Unchecked)
 }
 
 // Rank orders states by severity, from 1 for Ready to 7 for ErrApplied. Unknown states have rank 0.

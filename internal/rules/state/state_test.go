@@ -50,14 +50,15 @@ func TestEntryOf_FailedAfterAnError(t *testing.T) {
 		in               *fleet.BundleDeployment
 		want, wantStaged bool
 	}{
-		"ready":                                {deployment(), false, false},
-		"not ready":                            {deployment(notReady), false, false},
-		"not applied yet":                      {deployment(applied("s-0:z")), false, false},
-		"deployment failed":                    {deployment(applied("s-0:z"), failed), true, true},
-		"deployed, the next deployment failed": {deployment(notReady, failed), true, true},
-		"installation failed":                  {deployment(notReady, refused), true, true},
-		"ready, a check failed":                {deployment(unchecked), false, false},
-		"not ready, checks fail":               {deployment(notReady, unchecked), true, true},
+		"ready":                                         {deployment(), false, false},
+		"not ready":                                     {deployment(notReady), false, false},
+		"not applied yet":                               {deployment(applied("s-0:z")), false, false},
+		"deployment failed":                             {deployment(applied("s-0:z"), failed), true, true},
+		"deployed, the next deployment failed":          {deployment(notReady, failed), true, true},
+		"installation failed":                           {deployment(notReady, refused), true, true},
+		"ready, a check failed":                         {deployment(unchecked), false, false},
+		"not ready, a check failed":                     {deployment(notReady, unchecked), false, false},
+		"not ready, checks fail for a while":            {deployment(notReady, unchecked, with("Ready", "False", "Error", Unchecked+"503")), true, true},
 		"installation failed, spec has changed since":   {deployment(applied("s-0:z"), refused), false, false},
 		"installation failed, another change is staged": {deployment(staged("s-2:b"), notReady, refused), true, false},
 	}

@@ -59,8 +59,7 @@ func EntryOf(name string, bd *fleet.BundleDeployment, deploymentID string) Entry
 }
 
 // Summarize counts the entries by state. It lists the entries that are not ready by name, cut to the size limits of a
-// status. If more than ten are not ready, it lists ten, in the order of rank: entries that only wait must not hide an
-// error. The order of the entries does not matter.
+// status. If more than ten are not ready, it lists ten of them; see shorten. The order of the entries does not matter.
 func Summarize(entries []Entry) fleet.BundleSummary {
 	entries = slices.Clone(entries)
 	slices.SortStableFunc(entries, func(a, b Entry) int { return strings.Compare(a.Name, b.Name) })
@@ -75,10 +74,8 @@ func Summarize(entries []Entry) fleet.BundleSummary {
 			notReady = append(notReady, entry)
 		}
 	}
-	if len(notReady) > MaxListed {
-		slices.SortStableFunc(notReady, func(a, b Entry) int { return cmp.Compare(rank(a.State, a.Failed), rank(b.State, b.Failed)) })
-	}
-	for _, entry := range notReady[:min(MaxListed, len(notReady))] {
+	byUrgency := func(a, b Entry) int { return cmp.Compare(rank(a.State, a.Failed), rank(b.State, b.Failed)) }
+	for _, entry := range shorten(notReady, func(e Entry) fleet.BundleState { return e.State }, byUrgency) {
 		out.NonReadyResources = append(out.NonReadyResources, boundListed(fleet.NonReadyResource{
 			Name:           entry.Name,
 			BundleState:    entry.State,
@@ -90,8 +87,31 @@ func Summarize(entries []Entry) fleet.BundleSummary {
 	return out
 }
 
-// Add sums up two summaries. Their lists are joined up to the limit. If they are longer, entries come in the order of
-// ByUrgency.
+// shorten returns at most ten entries. If there are more, they are in the order of rank, and the first one of each state is among
+// them: many entries in one state must not hide an error or another state.
+func shorten[T any](all []T, state func(T) fleet.BundleState, byUrgency func(a, b T) int) []T {
+	if len(all) <= MaxListed {
+		return all
+	}
+	slices.SortStableFunc(all, byUrgency)
+	states := map[fleet.BundleState]bool{}
+	for _, one := range all {
+		states[state(one)] = true
+	}
+	room := MaxListed - len(states)
+	var listed []T
+	for _, one := range all {
+		if states[state(one)] {
+			states[state(one)] = false // the next one is not the first
+		} else if room--; room < 0 {
+			continue
+		}
+		listed = append(listed, one)
+	}
+	return listed[:min(MaxListed, len(listed))]
+}
+
+// Add sums up two summaries. Their lists are joined up to the limit; see shorten.
 func Add(a, b fleet.BundleSummary) fleet.BundleSummary {
 	sum := a
 	sum.DesiredReady += b.DesiredReady
@@ -104,10 +124,7 @@ func Add(a, b fleet.BundleSummary) fleet.BundleSummary {
 	sum.ErrApplied += b.ErrApplied
 	if len(b.NonReadyResources) > 0 {
 		listed := slices.Concat(a.NonReadyResources, BoundSummary(b).NonReadyResources)
-		if len(listed) > MaxListed {
-			slices.SortStableFunc(listed, ByUrgency)
-		}
-		sum.NonReadyResources = listed[:min(MaxListed, len(listed))]
+		sum.NonReadyResources = shorten(listed, func(r fleet.NonReadyResource) fleet.BundleState { return r.BundleState }, ByUrgency)
 	}
 	return sum
 }
@@ -119,9 +136,8 @@ func ByUrgency(a, b fleet.NonReadyResource) int {
 	return cmp.Compare(rank(a.BundleState, hasFailed(a)), rank(b.BundleState, hasFailed(b)))
 }
 
-// rank is lower for an entry that is listed before others: first those in state ErrApplied, so that WorstState finds one,
-// then other failures, then entries with resources that are not ready, then those that wait. A permanent failure has the
-// state NotReady.
+// rank is lower for an entry that is listed before others: first those in state ErrApplied, then other failures, then entries with
+// resources that are not ready, then those that wait. A permanent failure has the state NotReady.
 func rank(s fleet.BundleState, failed bool) int {
 	switch {
 	case s == fleet.ErrApplied:

@@ -121,8 +121,23 @@ func TestSummarize_ListsWhatIsNotReadyBeforeWhatWaits(t *testing.T) {
 	for _, listed := range Summarize(entries).NonReadyResources {
 		got = append(got, listed.Name)
 	}
-	if diff := cmp.Diff([]string{"d", "c", "b", "a00", "a01", "a02", "a10", "a11", "a12", "a20"}, got); diff != "" {
+	if diff := cmp.Diff([]string{"d", "c", "b", "a00", "a01", "a02", "a10", "a11", "a20", "a30"}, got); diff != "" {
 		t.Errorf("listed (-want +got):\n%s", diff)
+	}
+}
+
+func TestSummarize_ListsEachState(t *testing.T) {
+	entries := []Entry{{Name: "y", State: fleet.WaitApplied}, {Name: "z", State: fleet.Modified}}
+	for i := range 12 {
+		entries = append(entries, Entry{Name: fmt.Sprintf("c%02d", i), State: fleet.NotReady})
+	}
+	got := Summarize(entries)
+	if len(got.NonReadyResources) != MaxListed || WorstState(got) != string(fleet.WaitApplied) {
+		t.Errorf("%d entries, worst state %s", len(got.NonReadyResources), WorstState(got))
+	}
+	want := "Modified(1) [Cluster z]; NotReady(12) [Cluster c00]; WaitApplied(1) [Cluster y]"
+	if message := ReadyMessage(got, KindCluster); message != want {
+		t.Errorf("message %q, want %q", message, want)
 	}
 }
 

@@ -24,6 +24,8 @@ import (
 const (
 	// readyPatience is how long a Bundle may take to become ready.
 	readyPatience = 15 * time.Minute
+	// countsPatience is how long the counts of such a Bundle may stay the same while its pods restart.
+	countsPatience = 2 * time.Minute
 	// sizeLimit is the size of an object that API servers accept. Bundles get a warning from sizeWarning.
 	sizeLimit   = 3 << 19
 	sizeWarning = 1 << 20
@@ -64,10 +66,11 @@ func checkBundlesFailing(f *Facts) []check.Row {
 }
 
 // isLate reports whether a Bundle should be ready by now. The time of the condition moves with the counts in its message, so that
-// deployed clusters count from the last change of the Bundle. Those that have not applied it yet may have joined a moment ago.
+// deployed clusters count from the last change of the Bundle, unless the counts changed a moment ago: pods may have restarted.
+// Clusters that have not applied the Bundle yet may have just joined.
 func (f *Facts) isLate(bundle Bundle, ready *genericcondition.GenericCondition) bool {
 	deployed := bundle.Status.Summary.NotReady + bundle.Status.Summary.Modified
-	return f.since(ready) > readyPatience || deployed > 0 && f.Now.Sub(bundle.Changed) > readyPatience
+	return f.since(ready) > readyPatience || deployed > 0 && f.since(ready) > countsPatience && f.Now.Sub(bundle.Changed) > readyPatience
 }
 
 // since returns how long a condition is as it is.

@@ -215,7 +215,7 @@ func faults() map[string]fault {
 		}, "Bundle fleet-default/app", check.Warning, "ready on 0 of 1 clusters: NotReady(1)", "kubectl describe bundles.fleet.cattle.io -n fleet-default app"},
 		"Bundle is not ready for long, and its counts change": {"hub-bundles-failing", func(f *Facts) {
 			f.Bundles[0].Status.Conditions[0] = condition(conditions.Ready, "", "NotReady(1)")
-			f.Bundles[0].Status.Conditions[0].LastUpdateTime = clitest.Noon().Add(-time.Minute).Format(time.RFC3339)
+			f.Bundles[0].Status.Conditions[0].LastUpdateTime = clitest.Noon().Add(-3 * time.Minute).Format(time.RFC3339)
 			f.Bundles[0].Status.Summary = fleet.BundleSummary{DesiredReady: 1, NotReady: 1}
 			f.Bundles[0].Changed = clitest.Ago(time.Hour).Time
 		}, "Bundle fleet-default/app", check.Warning, "NotReady(1)", "kubectl describe bundles.fleet.cattle.io -n fleet-default app"},
@@ -350,6 +350,12 @@ func TestNoFaults(t *testing.T) {
 			c := &f.Bundles[0].Status.Conditions[0]
 			c.Status, c.LastUpdateTime = corev1.ConditionFalse, clitest.Noon().Add(-time.Minute).Format(time.RFC3339)
 			f.Bundles[0].Changed = clitest.Ago(time.Minute).Time
+		}},
+		"pod of an old Bundle restarts": {"hub-bundles-failing", func(f *Facts) {
+			c := &f.Bundles[0].Status.Conditions[0]
+			c.Status, c.LastUpdateTime = corev1.ConditionFalse, clitest.Noon().Add(-time.Minute).Format(time.RFC3339)
+			f.Bundles[0].Status.Summary = fleet.BundleSummary{DesiredReady: 1, NotReady: 1}
+			f.Bundles[0].Changed = clitest.Ago(time.Hour).Time
 		}},
 		"cluster of an old Bundle has just joined": {"hub-bundles-failing", func(f *Facts) {
 			c := &f.Bundles[0].Status.Conditions[0]

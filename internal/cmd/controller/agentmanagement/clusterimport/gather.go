@@ -80,7 +80,7 @@ func (h *handler) gatherKubeconfig(ctx context.Context, in *gathered, known run)
 		return err
 	}
 	in.Kubeconfig = secret
-	failed := importing.KubeconfigFailed(in.Cluster, in.Stale)
+	failed := !in.Inherited && importing.KubeconfigFailed(in.Cluster, in.Stale)
 	in.Doubted = h.runs.putSecret(reconcile.KeyOf(in.Cluster).String(), secret, fingerprintFor(in.Cluster), failed).changed
 	in.kubeconfig = func(context.Context) ([]byte, error) { return kubeconfigIn(secret), nil }
 	return nil

@@ -77,9 +77,13 @@ func (h *handler) supervise(in gathered) {
 			default:
 				out, err = h.inspect(ctx, cluster, kubeconfig)
 			}
-			if ctx.Err() != nil || errors.Is(err, errClusterGone) {
+			switch {
+			case ctx.Err() != nil: // the process is stopping, which means nothing for the agent
 				h.runs.stopped(key.String())
-				return // the process is stopping, or there is nothing to report on
+				return
+			case errors.Is(err, errClusterGone): // the cache will know it, too
+				h.runs.failed(key.String(), err)
+				return
 			}
 			written, reportErr := h.reportInspection(cluster, out, err)
 			if failed := errors.Join(err, reportErr); failed != nil {

@@ -76,8 +76,10 @@ func (h *handler) dispatch(in gathered, out importing.Outcome) {
 				written, err = h.run(ctx, cluster, out, kubeconfig)
 			}
 			switch {
-			case ctx.Err() != nil, errors.Is(err, errClusterGone): // the process is stopping, or there is nothing to report on
+			case ctx.Err() != nil: // the process is stopping, which means nothing for the Cluster
 				h.runs.stopped(key.String())
+			case errors.Is(err, errClusterGone): // the cache will know it, too
+				h.runs.failed(key.String(), err)
 			case err == nil && out.CreateToken != nil:
 				h.runs.reached(key.String())
 			default:
