@@ -77,12 +77,7 @@ func (h *handler) supervise(in gathered) {
 			default:
 				out, err = h.inspect(ctx, cluster, kubeconfig)
 			}
-			switch {
-			case ctx.Err() != nil: // the process is stopping, which means nothing for the agent
-				h.runs.stopped(key.String())
-				return
-			case errors.Is(err, errClusterGone): // the cache will know it, too
-				h.runs.failed(key.String(), err)
+			if h.endedEarly(ctx, key.String(), err) {
 				return
 			}
 			written, reportErr := h.reportInspection(cluster, out, err)

@@ -76,10 +76,7 @@ func (h *handler) dispatch(in gathered, out importing.Outcome) {
 				written, err = h.run(ctx, cluster, out, kubeconfig)
 			}
 			switch {
-			case ctx.Err() != nil: // the process is stopping, which means nothing for the Cluster
-				h.runs.stopped(key.String())
-			case errors.Is(err, errClusterGone): // the cache will know it, too
-				h.runs.failed(key.String(), err)
+			case h.endedEarly(ctx, key.String(), err):
 			case err == nil && out.CreateToken != nil:
 				h.runs.reached(key.String())
 			default:
@@ -90,6 +87,20 @@ func (h *handler) dispatch(in gathered, out importing.Outcome) {
 			}
 		},
 	})
+}
+
+// endedEarly records the end of a job that has nothing to report, and reports whether it is one: the process is stopping, or the
+// Cluster was deleted, which the cache will know after a pause.
+func (h *handler) endedEarly(ctx context.Context, key string, err error) bool {
+	switch {
+	case ctx.Err() != nil:
+		h.runs.stopped(key)
+	case errors.Is(err, errClusterGone):
+		h.runs.failed(key, err)
+	default:
+		return false
+	}
+	return true
 }
 
 // finish reports and records the end of an attempt.
