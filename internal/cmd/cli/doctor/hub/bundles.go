@@ -24,7 +24,7 @@ import (
 const (
 	// readyPatience is how long a Bundle may take to become ready.
 	readyPatience = 15 * time.Minute
-	// countsPatience is how long the counts of such a Bundle may stay the same while its pods restart.
+	// countsPatience is how long the pods of a Bundle that was ready before may restart.
 	countsPatience = 2 * time.Minute
 	// sizeLimit is the size of an object that API servers accept. Bundles get a warning from sizeWarning.
 	sizeLimit   = 3 << 19

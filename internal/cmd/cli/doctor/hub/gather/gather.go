@@ -171,15 +171,21 @@ func (g *gatherer) parseConfig(found *corev1.ConfigMap) {
 	}
 }
 
+// lastChange returns when a client last changed a Bundle, apart from its status.
+func lastChange(bundle *fleet.Bundle) time.Time {
+	last := bundle.CreationTimestamp.Time
+	for _, entry := range bundle.ManagedFields {
+		if entry.Subresource == "" && entry.Time != nil && entry.Time.After(last) {
+			last = entry.Time.Time
+		}
+	}
+	return last
+}
+
 // readBundles reads Bundles and drops their resources.
 func (g *gatherer) readBundles(ctx context.Context) error {
 	_, err := access.Each(ctx, g.cluster.Bundles(g.Workspace), metav1.ListOptions{Limit: bundlesPage}, func(bundle *fleet.Bundle) error {
-		changed := bundle.CreationTimestamp.Time
-		for _, entry := range bundle.ManagedFields {
-			if entry.Subresource == "" && entry.Time != nil && entry.Time.After(changed) {
-				changed = entry.Time.Time
-			}
-		}
+		changed := lastChange(bundle)
 		bundle.ManagedFields = nil
 		encoded, err := json.Marshal(bundle)
 		if err != nil {
