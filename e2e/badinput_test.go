@@ -3,8 +3,10 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -156,8 +158,8 @@ var _ = Describe("A user makes a mistake", Ordered, func() {
 	BeforeAll(func(ctx SpecContext) {
 		Expect(world.Hub.EnsureNamespace(ctx, careless)).To(Succeed())
 		undisturbed = watchOver(ctx, imported(ctx), east)
-		for name, m := range together {
-			m.create(ctx, name)
+		for _, name := range slices.Sorted(maps.Keys(together)) {
+			together[name].create(ctx, name)
 		}
 	})
 
