@@ -42,17 +42,22 @@ type Wakeups struct {
 	stopped   bool
 	listeners map[Topic]map[chan struct{}]bool
 	waiting   map[Topic]map[string]bool
-	// objects maps BundleDeployments to the objects that they wait for, watches those objects to the stop channels of
-	// their watches.
+	// objects maps BundleDeployments to the objects that they wait for, watches those objects to their watches.
 	objects map[string]outcome.Awaited
-	watches map[outcome.Awaited]chan struct{}
+	watches map[outcome.Awaited]watched
+}
+
+// watched is the watch of one object.
+type watched struct {
+	informer cache.SharedIndexInformer
+	stop     chan struct{}
 }
 
 // New returns Wakeups that call enqueue with the names of BundleDeployments. The client watches objects.
 func New(client metadata.Interface, enqueue func(names []string)) *Wakeups {
 	return &Wakeups{
 		client: client, enqueue: enqueue, listeners: map[Topic]map[chan struct{}]bool{}, waiting: map[Topic]map[string]bool{},
-		objects: map[string]outcome.Awaited{}, watches: map[outcome.Awaited]chan struct{}{},
+		objects: map[string]outcome.Awaited{}, watches: map[outcome.Awaited]watched{},
 	}
 }
 
@@ -112,34 +117,48 @@ func (w *Wakeups) Object(name string) *outcome.Awaited {
 }
 
 // WaitForObject sets the object that a BundleDeployment waits for; nil for none. The object wakes it when it exists at
-// the first list and whenever it changes. Each object has its own watch, while a BundleDeployment waits for it.
+// the first list and whenever it changes. Each object has its own watch, while a BundleDeployment waits for it. A
+// BundleDeployment that joins an existing watch is woken once if the object exists: the event may be past.
 func (w *Wakeups) WaitForObject(name string, object *outcome.Awaited) {
+	if w.setObject(name, object) {
+		w.enqueue([]string{name})
+	}
+}
+
+// setObject does the work of WaitForObject. It reports whether the BundleDeployment joined the watch of an object that
+// exists.
+func (w *Wakeups) setObject(name string, object *outcome.Awaited) (exists bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.stopped {
-		return
+		return false
 	}
-	if last, waits := w.objects[name]; waits && (object == nil || *object != last) {
+	last, waits := w.objects[name]
+	if waits && object != nil && *object == last {
+		return false
+	}
+	if waits {
 		delete(w.objects, name)
 		remove(w.waiting, Topic{object: last}, name)
 		if len(w.waiting[Topic{object: last}]) == 0 {
-			close(w.watches[last])
+			close(w.watches[last].stop)
 			delete(w.watches, last)
 		}
 	}
 	if object == nil {
-		return
+		return false
 	}
 	w.objects[name] = *object
-	add(w.waiting, Topic{object: *object}, name)
-	if w.watches[*object] == nil {
-		w.watches[*object] = make(chan struct{})
-		w.follow(*object, w.watches[*object])
+	add(w.waiting, Topic{object: *object}, name) // before the store is read: later changes wake it
+	if found, known := w.watches[*object]; known {
+		return len(found.informer.GetStore().ListKeys()) > 0
 	}
+	w.watches[*object] = w.follow(*object)
+	return false
 }
 
 // follow watches the metadata of an object. The caller holds the lock.
-func (w *Wakeups) follow(object outcome.Awaited, stop chan struct{}) {
+func (w *Wakeups) follow(object outcome.Awaited) watched {
 	client := w.client.Resource(object.Resource).Namespace(object.Namespace)
 	informer := watch.NewMetadataInformer(w.client, client, func(options *metav1.ListOptions) {
 		options.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, object.Name).String()
@@ -151,7 +170,9 @@ func (w *Wakeups) follow(object outcome.Awaited, stop chan struct{}) {
 		UpdateFunc: func(any, any) { changed() },
 		DeleteFunc: func(any) { changed() },
 	})
+	stop := make(chan struct{})
 	w.running.Go(func() { informer.Run(stop) })
+	return watched{informer, stop}
 }
 
 // Forget ends all waiting of a deleted BundleDeployment.
@@ -167,8 +188,8 @@ func (w *Wakeups) Forget(name string) {
 // Stop stops all watches and waits until they have ended.
 func (w *Wakeups) Stop() {
 	w.mu.Lock()
-	for _, stop := range w.watches {
-		close(stop)
+	for _, one := range w.watches {
+		close(one.stop)
 	}
 	w.objects, w.watches, w.stopped = nil, nil, true
 	w.mu.Unlock()

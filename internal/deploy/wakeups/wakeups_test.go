@@ -35,6 +35,10 @@ func TestAwaitedObjects_AreWatchedAndWake(t *testing.T) {
 	}
 	a.WaitForObject("x", &web)
 	a.WaitForObject("y", &web)
+	if got := deploytest.Receive(t, woken); !slices.Equal(got, []string{"y"}) {
+		t.Errorf("the existing object wakes %v when y joins its watch", got)
+	}
+	a.WaitForObject("y", &web) // the attempt failed again: only a change of the object wakes y now
 	if _, err := namespaces.UpdateFake(namespaceMeta("web", "2"), metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
