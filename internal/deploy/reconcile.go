@@ -139,6 +139,7 @@ func (d *deployer) carryOut(ctx context.Context, v verdict, bd *fleet.BundleDepl
 	if v == Deploy {
 		outcome.NotInPlace(status, bd.Spec.DeploymentID)
 	}
+	d.wakeups.Wait(bd.Name, wakeups.States(), len(bd.Spec.DependsOn) > 0) // a change during the check is not missed
 	err := dependencies.Check(bd, d.hub.All())
 	d.wakeups.Wait(bd.Name, wakeups.States(), err != nil)
 	if err != nil {

@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	metadatafake "k8s.io/client-go/metadata/fake"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/fleet-hub/fleet/internal/deploy/access"
@@ -144,6 +145,53 @@ func TestOutcome(t *testing.T) {
 				t.Errorf("failed at %s, tracking %v", r.failed, r.tracking)
 			}
 		})
+	}
+}
+
+// listing calls after once, after a list of its store was taken.
+type listing struct {
+	cache.SharedIndexInformer
+	cache.Store
+	after func()
+}
+
+func (l *listing) GetStore() cache.Store { return l }
+
+func (l *listing) List() []any {
+	defer l.after()
+	return l.Store.List()
+}
+
+func TestDependencyReadyDuringItsCheck_EnqueuesTheWaiting(t *testing.T) {
+	now := deploytest.Noon()
+	d, queue := testDeployer(&now)
+	waiting := deploytest.Deployment(func(bd *fleet.BundleDeployment) { bd.Spec.DependsOn = []fleet.BundleRef{{Name: "db"}} })
+	ready := deploytest.Deployment(func(bd *fleet.BundleDeployment) {
+		bd.Name, bd.Labels[fleet.LabelBundleName] = "db", "db"
+		watch.Monitored(&bd.Status, now, watch.Report{Ready: true, NonModified: true}, 0)
+	})
+	unready := ready.DeepCopy()
+	unready.Status.Ready = false
+	store := cache.NewStore(cache.MetaNamespaceKeyFunc)
+	if err := store.Add(unready); err != nil {
+		t.Fatal(err)
+	}
+	d.hub = &hub.Hub{Informer: &listing{Store: store, after: func() {
+		if err := store.Update(ready); err != nil {
+			t.Error(err)
+		}
+		d.handlers().UpdateFunc(unready, ready)
+	}}}
+	var waits *outcome.DependencyError
+	if err := d.carryOut(t.Context(), Deploy, waiting, &record{}, &waiting.Status); !errors.As(err, &waits) {
+		t.Fatalf("the dependency was ready before the check: %v", err)
+	}
+	if diff := cmp.Diff([]string{waiting.Name}, queue.woken); diff != "" {
+		t.Errorf("enqueued (-want +got):\n%s", diff)
+	}
+	d.wakeups.Publish(wakeups.States())
+	if len(queue.woken) != 2 {
+		t.Errorf("the next change enqueues %v", queue.woken)
 	}
 }
 
