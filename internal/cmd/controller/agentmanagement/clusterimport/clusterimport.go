@@ -150,6 +150,7 @@ func (h *handler) onChange(ctx context.Context, cluster *fleet.Cluster) (*fleet.
 	if err := h.app.Identities.Persist(cluster); err != nil {
 		return cluster, err
 	}
+	h.runs.identify(key, cluster.UID)
 	known := h.runs.get(key)
 	if known.isBusy(cluster.ResourceVersion) {
 		return cluster, nil // the end of the job enqueues the Cluster

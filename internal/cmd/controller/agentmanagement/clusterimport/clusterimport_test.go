@@ -341,17 +341,23 @@ func TestEvents_EnqueueClusters(t *testing.T) {
 }
 
 func TestDeletedCluster_ItsFailuresAreForgotten(t *testing.T) {
-	hub, _ := ready(t, cluster())
-	hub.Fail(dialled, errServer)
-	work(t, hub)
-	handle(t, hub)
-	expectRetry(t, hub, retryMin)
-	hub.Remove(cluster())
-	handle(t, hub)
-	hub.Fail(dialled, nil)
-	hub.Put(cluster(func(c *fleet.Cluster) { c.UID = "u-new" }))
-	work(t, hub) // at once
-	expectImported(t, hub, "")
+	for name, handled := range map[string]bool{"its deletion is handled": true, "it is recreated before its deletion is handled": false} {
+		t.Run(name, func(t *testing.T) {
+			hub, _ := ready(t, cluster())
+			hub.Fail(dialled, errServer)
+			work(t, hub)
+			handle(t, hub)
+			expectRetry(t, hub, retryMin)
+			hub.Remove(cluster())
+			if handled {
+				handle(t, hub)
+			}
+			hub.Fail(dialled, nil)
+			hub.Put(cluster(func(c *fleet.Cluster) { c.UID = "u-new" }))
+			work(t, hub) // at once
+			expectImported(t, hub, "")
+		})
+	}
 }
 
 func TestBootstrapSecret_HasTheValuesOfTheToken(t *testing.T) {

@@ -40,6 +40,7 @@ type runs struct {
 
 // run is what is remembered of one Cluster.
 type run struct {
+	uid        types.UID
 	kubeconfig kubeconfigRecord
 	job        jobRecord
 	silence    silenceRecord
@@ -91,6 +92,17 @@ func newRuns(clock func() time.Time) *runs {
 		clock: clock, known: map[string]*run{},
 		backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[string](retryMin, retryMax),
 	}
+}
+
+// identify forgets an earlier Cluster with the same name. The queue joins its deletion with the creation of this one if
+// they follow each other quickly.
+func (r *runs) identify(cluster string, uid types.UID) {
+	if known := r.get(cluster).uid; known != "" && known != uid {
+		r.forget(cluster)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.of(cluster).uid = uid
 }
 
 // get returns what is known of a Cluster.
