@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -22,9 +23,11 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/index"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/ledger"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
+	"github.com/fleet-hub/fleet/internal/reconcile"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
@@ -374,6 +377,56 @@ func TestFailedNotification_IsRetried(t *testing.T) {
 			t.Fatalf("%v, and generation %d", err, generation())
 		}
 		hub.Sync()
+	}
+}
+
+func TestBundleDeploymentDeletedWhileHandled_IsForgotten(t *testing.T) {
+	for name, originals := range map[string][]hubtest.Object{"its original is missing": nil, "its original is copied": {secretOf("ws", "creds", "1")}} {
+		t.Run(name, func(t *testing.T) {
+			hub := hubtest.New(t)
+			troubles, bd := ledger.New(), deployment(fleet.DownstreamResource{Kind: "Secret", Name: "creds"})
+			h := &handler{app: hub.App, originals: newOriginals(), done: newDone(), refused: newRefused(), report: func(bd *fleet.BundleDeployment, trouble string) {
+				troubles.SetTrouble(reconcile.KeyOf(bd), index.BundleOf(bd), trouble)
+			}}
+			hub.Have(originals...)
+			put(hub, bd)
+			deleted := false
+			hub.Before("get Secret ws/creds", func() {
+				hub.Remove(bd)
+				h.onDeployment(reconcile.Change[*fleet.BundleDeployment]{Old: bd})
+				deleted = true
+			})
+			err := h.handle(t.Context(), reconcile.KeyOf(bd))
+			if !deleted {
+				t.Fatalf("the original was not read: %v", err)
+			}
+			expectForgotten(t, h, troubles, bd)
+		})
+	}
+}
+
+func TestRecreatedBundleDeployment_ItsPredecessorIsForgotten(t *testing.T) {
+	h := handlerWith(t)
+	troubles, older, newer := ledger.New(), deployment(), deployment()
+	h.report = func(bd *fleet.BundleDeployment, trouble string) {
+		troubles.SetTrouble(reconcile.KeyOf(bd), index.BundleOf(bd), trouble)
+	}
+	h.report(older, "its original is missing")
+	h.refused.note(reconcile.KeyOf(older), claimOf(older))
+	h.done.setChanged(older.UID)
+	newer.UID = "u-new"
+	h.onDeployment(reconcile.Change[*fleet.BundleDeployment]{Old: older, New: newer})
+	expectForgotten(t, h, troubles, older)
+}
+
+// expectForgotten fails if anything is known of a BundleDeployment, which was the only one.
+func expectForgotten(t *testing.T, h *handler, troubles *ledger.Ledger, bd *fleet.BundleDeployment) {
+	t.Helper()
+	if trouble := troubles.Trouble(reconcile.KeyOf(bd)); trouble != "" {
+		t.Errorf("the next BundleDeployment of this name has the trouble %q", trouble)
+	}
+	if diff := cmp.Diff([]any{newDone(), newRefused()}, []any{h.done, h.refused}, cmp.AllowUnexported(done{}, refused{}, original{}, made{}, claim{}), cmpopts.IgnoreTypes(sync.Mutex{})); diff != "" {
+		t.Errorf("remembered (-want +got):\n%s", diff)
 	}
 }
 

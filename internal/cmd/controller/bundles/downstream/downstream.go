@@ -110,11 +110,11 @@ func one(key types.NamespacedName) []types.NamespacedName { return []types.Names
 // before, some of them may have to be deleted, even if this process sees the BundleDeployment for the first time.
 func (h *handler) onDeployment(change reconcile.Change[*fleet.BundleDeployment]) {
 	older, newer := change.Old, change.New
+	if older != nil && (newer == nil || older.UID != newer.UID) {
+		h.forget(older)
+	}
 	switch {
 	case newer == nil:
-		h.done.forget(older.UID)
-		h.refused.forget(reconcile.KeyOf(older))
-		h.report(older, "")
 	case older == nil || older.UID != newer.UID:
 		had := newer.Spec.DownstreamResourcesGeneration > 0
 		if had {
@@ -129,6 +129,21 @@ func (h *handler) onDeployment(change reconcile.Change[*fleet.BundleDeployment])
 		h.queue.Add(reconcile.KeyOf(newer))
 	case claimOf(older) != claimOf(newer):
 		h.queue.Add(reconcile.KeyOf(newer))
+	}
+}
+
+// forget drops everything that is known of a BundleDeployment that was deleted.
+func (h *handler) forget(bd *fleet.BundleDeployment) {
+	h.done.forget(bd.UID)
+	h.refused.forget(reconcile.KeyOf(bd))
+	h.report(bd, "")
+}
+
+// forgetDeleted forgets a BundleDeployment that was deleted while it was handled, after its event.
+func (h *handler) forgetDeleted(bd *fleet.BundleDeployment) {
+	found, err := reconcile.Optional(h.app.BundleDeployments.Cache().Get(bd.Namespace, bd.Name))
+	if err == nil && (found == nil || found.UID != bd.UID) {
+		h.forget(bd)
 	}
 }
 
@@ -183,6 +198,7 @@ func (h *handler) handle(ctx context.Context, key types.NamespacedName) error {
 	if err != nil || bd == nil || bd.DeletionTimestamp != nil || !h.app.Owns(bd) {
 		return err
 	}
+	defer h.forgetDeleted(bd)
 	pruned := h.prune(ctx, bd)
 	of := claimOf(bd)
 	of.inNamespace = true
