@@ -1,6 +1,5 @@
-// Package machines installs and starts the machine provider for Cluster API: CRDs, rights and a child process. It
-// answers one question: what does a management cluster need to create clusters on this machine? Tests and demos use it;
-// it never ships.
+// Package machines installs and starts the machine provider for Cluster API: CRDs, rights and a child process.
+// A management cluster then creates clusters on this machine. Tests and demos use it; it never ships.
 //
 //	plane.CAPI (core) ──► Start: CRDs, rights ─► token ─► machineprovider ─┐
 //	host.Start (machines) ◄───────────── Unix socket ──────────────────────┘

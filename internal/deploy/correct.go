@@ -75,7 +75,7 @@ func (d *deployer) corrected(ctx context.Context, bd *fleet.BundleDeployment, r 
 	return nil
 }
 
-// RollBack makes a new revision of the release's current state, for the objects that drifted. Its errors contain
+// rollBack makes a new revision of the release's current state, for the objects that drifted. Its errors contain
 // no confidential values.
 func (d *deployer) rollBack(ctx context.Context, bd *fleet.BundleDeployment, from string, drifted map[manifest.Ref]bool) (*manifest.Revision, error) {
 	key, number, _ := placement.ParseRelease(from)

@@ -180,7 +180,6 @@ func (d *deployer) wake(names []string) {
 	}
 }
 
-// enqueueAll enqueues BundleDeployments.
 func (d *deployer) enqueueAll(names []string) {
 	for _, name := range names {
 		d.queue.Add(name)

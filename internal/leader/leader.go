@@ -55,10 +55,12 @@ type Options struct {
 	// already are invalid. The caller ends the process. It may be nil.
 	OnRewound func()
 
-	// predecessor is shared by the elections for several leases. first means that no lease is held yet, step that
-	// another election follows.
+	// predecessor is shared by the elections for several leases.
 	predecessor *predecessor
-	first, step bool
+	// first means that no lease is held yet.
+	first bool
+	// step means that another election follows.
+	step bool
 	// expiry is shared by the turns of one election.
 	expiry *expiry
 	// rewinds is also shared.

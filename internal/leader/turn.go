@@ -22,8 +22,8 @@ type turn struct {
 	cancel context.CancelFunc
 	leases coordinationv1client.LeaseInterface
 	name   string
-	// again is the minimum pause between two watches.
-	again time.Duration
+	// watchInterval is the minimum time between two watches.
+	watchInterval time.Duration
 	// expiry is shared by all turns.
 	expiry *expiry
 
@@ -40,7 +40,7 @@ const (
 )
 
 func newTurn(ctx context.Context, leases coordinationv1client.LeaseInterface, o Options) *turn {
-	t := &turn{leases: leases, name: o.Name, again: o.RetryPeriod, expiry: o.expiry}
+	t := &turn{leases: leases, name: o.Name, watchInterval: o.RetryPeriod, expiry: o.expiry}
 	t.ctx, t.cancel = context.WithCancel(ctx)
 	return t
 }
@@ -68,7 +68,7 @@ func (t *turn) ended() bool {
 // watch watches the lease until the turn ends. A failed watch is not an error, because the elector also polls
 // the lease, only later.
 func (t *turn) watch() {
-	pause := time.NewTicker(t.again)
+	pause := time.NewTicker(t.watchInterval)
 	defer pause.Stop()
 	for {
 		watching, err := t.leases.Watch(t.ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, t.name).String()})

@@ -1,4 +1,4 @@
-// Package pack answers which Bundles a set of folders makes.
+// Package pack makes Bundles from folders.
 //
 //	paths ─► Find, Split ─► folders ─► fleet.yaml ─► options, warnings
 //	                               └─► files, charts, values files ─► resources, values

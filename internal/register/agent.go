@@ -77,28 +77,33 @@ type agent struct {
 	store  stored.Store   // of the three objects
 	keeper recovery.Store // of the recovery Secret
 
-	found     stored.Objects      // result of the last look
-	current   bool                // nothing has changed since that look, so that the next one is not needed
-	verdict   registering.Verdict // on the stored identity, at its own address
-	moved     registering.Verdict // on the stored identity, at the address in the bootstrap secret
-	there     hubclient.Access    // the access of that test
-	proof     int64               // serial of a hub document that names that address, or 0
-	stuck     bool                // use did not return after its context was canceled
-	running   bool                // an identity has been used or requested
-	used      bool                // the current bootstrap secret was used
-	delivered time.Time           // when the current bootstrap secret was first seen
-	serving   *serving            // nil if no identity is in use
-	attempt   *attempt            // with the current bootstrap secret; nil before the first
-	renewal   renewal             // of the token in use
+	// The objects in the agent's own cluster.
+	found     stored.Objects // result of the last read
+	current   bool           // no object has changed since that read, so that another one is not needed
+	used      bool           // the current bootstrap secret was used
+	delivered time.Time      // when the current bootstrap secret was first seen
 
-	kept       kept                              // the recovery Secret
+	// Tests of the stored identity.
+	verdict registering.Verdict // at the address in the identity
+	moved   registering.Verdict // at the address in the bootstrap secret
+	there   hubclient.Access    // the access with the address in the bootstrap secret
+	proof   int64               // serial of a hub document that names the address in the bootstrap secret, or 0
+
+	// Registration and the use of an identity.
+	attempt  *attempt          // with the current bootstrap secret; nil before the first
+	obtained string            // the last token that this process was granted
+	renewal  renewal           // of the token in use
+	serving  *serving          // nil if no identity is in use
+	running  bool              // an identity has been used or requested
+	stuck    bool              // use did not return after its context was canceled
+	stage    registering.Stage // as last reported
+	reason   string            // as last reported
+
+	// Recovery.
+	kept       kept                              // content of the recovery Secret
 	loss       loss                              // since when there has been no identity that the hub accepts
 	recovering *attempt                          // with the recovery token; nil before the first
-	reported   atomic.Pointer[fleet.AgentStatus] // of the recovery Secret
-
-	obtained string            // the last token that this process was granted
-	stage    registering.Stage // as last reported
-	reason   string
+	reported   atomic.Pointer[fleet.AgentStatus] // what the next heartbeat reports of the recovery Secret
 }
 
 func (a *agent) now() time.Time { return a.Clock() }

@@ -7,8 +7,8 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/registering"
 )
 
-// noticeLoss follows whether the agent has an identity. The identity is not lost if the hub does not answer. After an outage, the
-// agents take their turns again.
+// noticeLoss records since when the agent has had no identity that the hub accepts. While the hub does not answer, the time of
+// the loss is cleared, so that agents spread their recovery requests again after the outage.
 func (a *agent) noticeLoss() {
 	answer := a.verdict.Answer
 	switch {

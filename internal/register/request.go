@@ -56,7 +56,7 @@ func (a *agent) missingConfig() time.Duration {
 	if !known || wanted == a.found.Config.ClientID {
 		return 0
 	}
-	return a.delivered.Add(settled).Sub(a.now())
+	return a.delivered.Add(bootstrapGrace).Sub(a.now())
 }
 
 // attemptOf returns the attempt that a step continues, or a new one.

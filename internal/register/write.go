@@ -58,7 +58,7 @@ func (a *agent) clearBootstrap(ctx context.Context) bool {
 	if seen == nil {
 		return true
 	}
-	if !a.pause(ctx, max(a.writes.Until(a.now()), a.settling())) {
+	if !a.pause(ctx, max(a.writes.Until(a.now()), a.deleteDelay())) {
 		return false
 	}
 	err := a.store.DropBootstrap(ctx, seen)
@@ -71,18 +71,18 @@ func (a *agent) clearBootstrap(ctx context.Context) bool {
 	return true
 }
 
-// settled is how long the agent keeps a bootstrap secret that may be needed in a moment, and how long it waits for the client
+// bootstrapGrace is how long the agent keeps a bootstrap secret that may be needed in a moment, and how long it waits for the client
 // ID that belongs to one. The chart delivers the secret before the configuration, and the new configuration may require a CA or
 // no longer require one.
-const settled = 5 * time.Second
+const bootstrapGrace = 5 * time.Second
 
-// settling returns settled in two cases: the bootstrap secret has a CA that the identity lacks because the mode
-// needs none, or the current configuration is invalid. Otherwise it returns zero.
-func (a *agent) settling() time.Duration {
+// deleteDelay returns how long to keep the bootstrap secret before its deletion. It is zero unless the configuration may be
+// about to change: the secret has a CA that the identity lacks because the mode needs none, or the configuration is invalid.
+func (a *agent) deleteDelay() time.Duration {
 	f := a.found
 	needless := f.Config.AgentTLSMode == config.TLSModeSystemStore && len(f.Access.CA) == 0 && f.Bootstrap != nil && len(f.Bootstrap.APIServerCA) > 0
 	if a.used || f.Bootstrap == nil || !needless && f.ConfigErr == nil {
 		return 0
 	}
-	return settled
+	return bootstrapGrace
 }

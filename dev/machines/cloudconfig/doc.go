@@ -1,5 +1,5 @@
-// Package cloudconfig parses the part of cloud-init's format that machines of dev/machines understand. It answers one
-// question: which files and commands does this bootstrap data contain, and if it is invalid, in which line? It is pure.
+// Package cloudconfig parses the part of cloud-init's format that machines of dev/machines understand. Errors
+// name the line. The package is pure.
 //
 //	#cloud-config
 //	write_files:

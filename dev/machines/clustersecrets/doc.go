@@ -1,5 +1,5 @@
-// Package clustersecrets writes and reads the Secrets in which Cluster API expects the keys of a cluster. It answers one
-// question: what does this Secret contain, and may it be used or replaced? It is pure, except for random keys.
+// Package clustersecrets writes and reads the Secrets in which Cluster API expects the keys of a cluster, and
+// checks whether a Secret may be used or replaced. It is pure, except for random keys.
 //
 //	<cluster>-ca          tls.crt, tls.key   the CA
 //	<cluster>-sa          tls.crt, tls.key   the key of ServiceAccount tokens; tls.crt is the public key

@@ -1,5 +1,5 @@
-// Package host is the client of a machine host, a process that plays a hypervisor for Cluster API's providers in
-// dev/machines. It answers one question: how does a provider create, observe and delete machines?
+// Package host creates, observes and deletes machines at a machine host, a process that plays a hypervisor for Cluster
+// API's providers in dev/machines.
 //
 //	provider ── Client ── HTTP over a Unix socket ──► machine host (host/server)
 //	                                                    ├─ endpoints: reserved ports for API servers

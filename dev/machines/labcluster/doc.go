@@ -1,4 +1,4 @@
-// Package labcluster reconciles LabClusters. It answers one question: where does the control plane of a Cluster serve?
+// Package labcluster reconciles LabClusters: it reserves the endpoint at which the control plane of a Cluster serves.
 //
 //	Cluster, LabCluster ─► Decide ─► finalizer ─► reserve the endpoint ─► spec.controlPlaneEndpoint ─► status.provisioned
 //

@@ -1,5 +1,5 @@
-// Package labconfig reconciles LabConfigs. It answers one question: which files and commands make a machine a control plane
-// or a worker of its cluster?
+// Package labconfig reconciles LabConfigs: it generates the files and commands that make a machine a control plane or a
+// worker of its cluster.
 //
 //	LabConfig, Machine, Cluster, Secrets ─► Decide ─► Generating ─► credentials ─► Render ─► Secret ─► status.dataSecretName
 //

@@ -1,5 +1,5 @@
-// Package labcontrolplane reconciles LabControlPlanes. It answers one question: what does a Cluster still need so that its
-// API server answers, and what does the control plane report?
+// Package labcontrolplane reconciles LabControlPlanes: it creates what a Cluster needs so that its API server answers, and
+// reports the state of the control plane.
 //
 //	LabControlPlane, Cluster, Secrets, Machine, answer of the API server ─► Decide ─► one Outcome ─► act
 //

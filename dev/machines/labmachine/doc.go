@@ -1,5 +1,5 @@
-// Package labmachine reconciles LabMachines. It answers one question: which step brings the machine at the machine host, the
-// Node and the LabMachine closer to what the Machine wants?
+// Package labmachine reconciles LabMachines: step by step it brings the machine at the machine host, the Node and the
+// LabMachine to the state that the Machine wants.
 //
 //	LabMachine, Machine, Cluster, status at the host, Node ─► Decide ─► one Outcome ─► act
 //

@@ -1,5 +1,4 @@
-// Package node describes how a lab machine becomes a node. It answers one question: what does the bootstrap data of a worker
-// run, so that a Node registers itself?
+// Package node builds what the bootstrap data of a worker runs, so that a lab machine registers itself as a Node.
 //
 //	token Secret, bindings (package workload, in the cluster) ─┐
 //	bootstrap kubeconfig (bootstrap data) ─────────────────────┴─► hollow-node ─► client certificate ─► Node, Lease, Ready

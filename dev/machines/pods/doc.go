@@ -1,5 +1,5 @@
-// Package pods runs the pods of a lab machine's cluster. It answers one question: how does Fleet's agent run in a cluster
-// that has a control plane, but no container runtime?
+// Package pods runs the pods of a lab machine's cluster, so that Fleet's agent runs in a cluster that has a
+// control plane, but no container runtime.
 //
 //	bootstrap data of a control-plane machine
 //	  └─ service: podrunner --kubeconfig=… --dir=… --log-dir=… --binary=fleetagent=fleetagent

@@ -1,5 +1,5 @@
-// Package provider is the program of the machine provider: the controllers of LabClusters, LabMachines, LabConfigs and
-// LabControlPlanes in one process. It answers one question: which controllers run, with which access?
+// Package provider runs the machine provider: the controllers of LabClusters, LabMachines, LabConfigs and
+// LabControlPlanes in one process.
 //
 //	kubeconfig ─► manager ─► Register of each kind ─► Start ─► the ready file
 //	socket ─────► client of the machine host ─┘

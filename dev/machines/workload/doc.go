@@ -1,5 +1,5 @@
-// Package workload lets machines join a cluster of the machine provider. It answers one question: what must exist in the
-// cluster so that the kubelet of a new machine gets its certificate?
+// Package workload lets machines join a cluster of the machine provider: it creates the bindings and
+// tokens with which the kubelet of a new machine gets its certificate.
 //
 //	Bindings() ─► group of bootstrappers: may request a node's certificate, which is approved and signed
 //	NewToken(CA, UID) ─► Token ─► Secret() ─► kube-system/bootstrap-token-<id>, expires after 30 minutes

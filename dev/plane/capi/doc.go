@@ -1,6 +1,5 @@
 // Package capi installs the core of Cluster API (CAPI) on a cluster whose API server runs on this machine, and
-// describes the process that serves it. It answers one question: what does the core need that a Deployment and
-// cert-manager provide elsewhere?
+// describes the process that serves it. It provides what elsewhere a Deployment and cert-manager provide.
 //
 //	kustomizations of the module ─► render ─► adapt: webhook URLs and CA ─► apply
 //	ServiceAccount capi-manager ──► token ──► kubeconfig

@@ -1,4 +1,4 @@
-// Package access answers under whose rights the agent reads and writes in the downstream cluster.
+// Package access chooses the account with whose rights the agent reads and writes in the downstream cluster.
 //
 //	options.serviceAccount ─► Accounts ─► Identity ─► clients that impersonate the account
 //

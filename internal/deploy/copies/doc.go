@@ -1,4 +1,4 @@
-// Package copies answers which Secrets and ConfigMaps a bundle brings from the hub, and keeps them in the cluster.
+// Package copies creates, updates and deletes the copies of Secrets and ConfigMaps that a bundle brings from the hub.
 //
 //	spec.options.downstreamResources ─► Copier ─► copies in the namespace of the release
 //	                                      ▲                    │

@@ -1,4 +1,4 @@
-// Package dependencies answers which bundles a BundleDeployment still waits for.
+// Package dependencies finds the bundles that a BundleDeployment still waits for.
 package dependencies
 
 import (

@@ -168,7 +168,7 @@ func fromMemory[T any](read func(metav1.GetOptions) (T, error), isRight func(T) 
 	return found, err
 }
 
-// secret and ConfigMap read objects to copy downstream. They read from storage: nothing would detect an older
+// Secret reads an object to copy downstream, as ConfigMap does. Both read from storage: nothing would detect an older
 // version from the cache, and that version would stay downstream until the next generation.
 func (h *Hub) Secret(ctx context.Context, name string) (*corev1.Secret, error) {
 	found, err := h.core.Secrets(h.namespace).Get(ctx, name, metav1.GetOptions{})

@@ -1,2 +1,2 @@
-// Package inventory answers which Helm releases each BundleDeployment has in the cluster.
+// Package inventory tracks which Helm releases each BundleDeployment has in the cluster.
 package inventory

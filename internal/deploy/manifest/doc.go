@@ -1,4 +1,4 @@
-// Package manifest answers which objects a text in YAML contains.
+// Package manifest parses YAML into objects, sorts them for an installation and formats them.
 //
 //	text ─► Parse ─► objects ─► SortForInstall ─► Format ─► text
 //

@@ -22,7 +22,7 @@ func (o Awaited) String() string {
 	return state.Describe(o.Resource.GroupVersion().String(), o.Resource.Resource, o.Namespace, o.Name)
 }
 
-// core returns an Awaited of a core resource. The namespace is empty for namespaces.
+// CoreObject returns an Awaited of a core resource. The namespace is empty for namespaces.
 func CoreObject(resource, namespace, name string) Awaited {
 	return Awaited{Resource: corev1.SchemeGroupVersion.WithResource(resource), Namespace: namespace, Name: name}
 }

@@ -1,4 +1,4 @@
-// Package outcome answers how an attempt to deploy a bundle ended, and writes that into the status.
+// Package outcome classifies how an attempt to deploy a bundle ended, and writes the result into the status.
 //
 //	error ─► ReasonOf, IsFailure, AwaitedBy ─► condition, retry
 //

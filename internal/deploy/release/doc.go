@@ -1,5 +1,5 @@
-// Package release answers how a release gets to a new state, and what the cluster says about existing releases. It is
-// the only package that runs Helm's actions.
+// Package release installs, upgrades, rolls back and uninstalls Helm releases, and reads their revisions. It is the
+// only package that runs Helm's actions.
 //
 //	Installation ─► Releaser ─► history (Secrets) ─► next step ─► Helm ─► objects.Client ─► API server
 //	Secrets of revisions ─► Reader ─► newest revisions, their objects, their owners

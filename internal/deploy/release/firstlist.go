@@ -37,15 +37,15 @@ func (b *beginning) know(newest map[placement.Release]RevisionSecret, at time.Ti
 }
 
 // newestOf waits for the first list, which is a request with a timeout, and returns the newest revision of a
-// release. counts reports whether the answer is still valid.
-func (b *beginning) newestOf(ctx context.Context, key placement.Release, now time.Time) (found RevisionSecret, counts bool) {
+// release.
+func (b *beginning) newestOf(ctx context.Context, key placement.Release, now time.Time) (found RevisionSecret, valid bool) {
 	select {
 	case <-b.listed:
 	case <-ctx.Done():
 		return RevisionSecret{}, false
 	}
-	found, counts = b.newest[key]
-	return found, b.spend(key) && counts && now.Sub(b.at) < beginningLasts
+	found, valid = b.newest[key]
+	return found, b.spend(key) && valid && now.Sub(b.at) < beginningLasts
 }
 
 // spend invalidates the entry of a release and reports whether it was valid.

@@ -120,7 +120,7 @@ func (h *History) DeleteForged(ctx context.Context) error {
 	return nil
 }
 
-// IsForeign reports whether another writer has stored a revision.
+// isForeign reports whether another writer has stored a revision.
 func (h *History) isForeign(r *release.Release) bool {
 	return r != nil && h.foreign[SecretName(r.Name, r.Version)]
 }

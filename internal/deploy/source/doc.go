@@ -1,4 +1,4 @@
-// Package source answers which chart and which objects a bundle consists of.
+// Package source builds the chart of a bundle from its files, merges its values, and changes the rendered objects.
 //
 //	Content ─► files ─► style: chart, kustomization or plain YAML ─► overlays ─► chart
 //	rendered objects ─► PostRenderer: kustomization, plain YAML, marks of the set ─► objects to install

@@ -1,3 +1,3 @@
-// Package wakeups answers what has to continue after an event: operations that wait, and BundleDeployments that wait
-// for an object or for another BundleDeployment.
+// Package wakeups resumes what waits for an event: operations, and BundleDeployments that wait for an object or for
+// another BundleDeployment.
 package wakeups

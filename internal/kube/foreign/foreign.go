@@ -35,13 +35,13 @@ var (
 	ErrKubeconfigExpired = errors.New("the client certificate in the kubeconfig has expired; write a kubeconfig with a new one")
 )
 
-// Options says how a user's kubeconfig is used.
+// Options describes how a user's kubeconfig is used.
 type Options struct {
 	// Insecure permits insecure-skip-tls-verify.
 	Insecure bool
-	// AnyAddress permits proxy-url, and addresses that mean the hub itself or what is near it.
+	// AnyAddress permits proxy-url, and loopback, link-local and in-cluster addresses.
 	AnyAddress bool
-	// Refused are networks that are refused without AnyAddress: that of the hub's Services, for one.
+	// Refused are networks that are refused without AnyAddress, for example that of the hub's Services.
 	Refused []netip.Prefix
 	// Now tells whether the client certificate has expired.
 	Now time.Time

@@ -24,7 +24,7 @@ func (f Options) HubCA(ctx context.Context, cfg *rest.Config, mode string, roote
 	if err := f.restrict(cfg, base); err != nil {
 		return nil, ErrHubAddress
 	}
-	// A refused connection is not an untrusted certificate: the CA would be kept without a reason.
+	// CAFor treats every error as an untrusted certificate and would keep the CA after a refused connection.
 	var refused atomic.Bool
 	if dial := cfg.Dial; dial != nil {
 		cfg.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {

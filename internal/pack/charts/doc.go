@@ -1,5 +1,5 @@
-// Package charts fetches charts: from chart repositories, OCI registries, archives, git repositories and folders. Its
-// question: which files belong to the chart that a Bundle names?
+// Package charts fetches the charts that Bundles name: from chart repositories, OCI registries, archives, git repositories
+// and folders.
 //
 //	repository, chart, version ─► index ─┐
 //	chart (an address) ──────────────────┴► address ─► HTTP, git, OCI or folder ─► unpack ─► directory

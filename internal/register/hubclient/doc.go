@@ -1,4 +1,4 @@
-// Package hubclient answers how the agent reaches a hub with one identity, and what the hub's responses mean.
+// Package hubclient connects the agent to a hub with one identity, and classifies the hub's responses.
 //
 //	kubeconfig ─ ParseKubeconfig ─► Access ─ Config, Connect ─► Hub ─► error ─ AnswerOf ─► registering.Answer
 //

@@ -1,4 +1,4 @@
-// Package pace answers when an operation that failed is tried again.
+// Package pace schedules the next attempt of an operation that failed.
 //
 //	attempt ─ Tried ─► twice the last pause, at random, not before Retry-After ─ Until ─► next attempt
 //	           Reset, Spare, Schedule: earlier, or at a time

@@ -1,4 +1,5 @@
-// Package stored answers what the agent has in its own cluster: its identity, its bootstrap secret and its configuration.
+// Package stored reads, watches and writes the agent's objects in its own cluster: its identity, its bootstrap secret and its
+// configuration.
 //
 //	Secrets fleet-agent, fleet-agent-bootstrap ─ Read ──► Objects: as they are, parsed, or why they cannot be
 //	ConfigMap fleet-agent                      ─ Watch ─► Sightings: whether they have changed since

@@ -67,7 +67,6 @@ func parseBootstrap(data map[string][]byte) (protocol.Bootstrap, error) {
 	return bootstrap, nil
 }
 
-// tlsMode returns the effective mode. The default is strict.
 func tlsMode(mode string) string {
 	if mode == "" {
 		return config.TLSModeStrict

@@ -15,8 +15,9 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 )
 
-// Sightings are the latest versions of the agent's own objects that its watches have reported. An agent that has just
-// written an object tells by them that an event is its own, and does not read all objects again.
+// Sightings are the latest versions of the agent's own objects that its watches have reported. Differ
+// compares them with what the agent has read or written: after an event of its own write, the agent does not read all objects
+// again.
 type Sightings struct {
 	mu     sync.Mutex
 	latest versions

@@ -8,7 +8,8 @@ import (
 // another value.
 type unspoken struct{ value any }
 
-// recast writes the values of a desired object as its Go type does, and keeps its fields.
+// recast converts the values of a desired object as its Go type does, so that 1000m becomes 1. It keeps fields that the type
+// does not have.
 func (k kind) recast(desired map[string]any) any {
 	if converted, ok := k.convert(desired); ok {
 		return recastAs(desired, converted)

@@ -51,15 +51,15 @@ func mayBeFetched(in Input) bool {
 	return !in.Now.After(in.Request.CreationTimestamp.Add(CredentialLife))
 }
 
-// isFetchable reports whether our answer exists and is to be readable. What Rancher Fleet answered is readable
-// through its own Role, which is not touched for as long.
+// isFetchable reports whether our answer exists and is to be readable. An answer of Rancher Fleet is readable through its
+// own Role, which stays until the credential is deleted.
 func isFetchable(in Input) bool {
 	return in.Credential != nil && in.Credential.Annotations[fleet.AnnotationClusterRegistration] != "" && !answersAnother(in) &&
 		in.Now.Before(in.Credential.CreationTimestamp.Add(CredentialLife))
 }
 
-// refused reports whether a request cannot be answered because its credential answers another request, or did until the
-// other agent used it, or will. A granted request stays granted.
+// refused reports whether a request cannot be answered because another request had, has or will get the credential Secret
+// of this name. A granted request stays granted.
 func refused(in Input) bool {
 	switch {
 	case in.Request.Status.Granted:

@@ -54,12 +54,7 @@ func isRegistered(request *fleet.ClusterRegistration, cluster *fleet.Cluster) bo
 	return requests.Used(request, cluster)
 }
 
-// spokenFor reports whether a request may replace the Cluster's agent. It may if its token proves that it comes from
-// the same agent, or if a user with write access to the Cluster has confirmed it. If the Cluster has a pinned key, only
-// the signature proves that, and the token makes no difference; a key that the agent has reported counts as pinned. If its
-// key is blocked, only the confirmation counts. Without a key, a request only claims its token, but no other token can
-// read the answer. A request without a token proves nothing by that: only the token of the Cluster's own import, which then
-// is the only reader, counts.
+// spokenFor reports whether a request may replace the Cluster's agent.
 func spokenFor(in Input, cluster *fleet.Cluster) bool {
 	token := in.Request.Labels[fleet.LabelRegistrationToken]
 	readable := in.NamedToken
@@ -67,15 +62,16 @@ func spokenFor(in Input, cluster *fleet.Cluster) bool {
 		readable = in.Imported // old agents send no label
 	}
 	switch pinned := agentKey(in, cluster); {
-	case isConfirmed(in, cluster):
+	case isConfirmed(in, cluster): // by a user with write access to the Cluster
 		return true
-	case revocation.IsBlocked(cluster):
+	case revocation.IsBlocked(cluster): // only a confirmation replaces a blocked key
 		return false
-	case readable != nil && clusters.Owns(cluster, readable.OwnerReferences):
+	case readable != nil && clusters.Owns(cluster, readable.OwnerReferences): // only the token of the Cluster's import can read the answer
 		return true
-	case pinned != "":
+	case pinned != "": // also a key that the agent has only reported: the signature decides, the token does not
 		return keyOf(in) == pinned
 	}
+	// Without a key, the token has to be that of the agent. The request only claims it, but no other token can read the answer.
 	return in.NamedToken != nil && slices.ContainsFunc(granted(in, cluster), func(r *fleet.ClusterRegistration) bool {
 		return r.Labels[fleet.LabelRegistrationToken] == token && isTokenOf(r, in.NamedToken)
 	})

@@ -1,4 +1,4 @@
-// Package requests answers what a ClusterRegistration says about itself: who grants it, whether it is in progress or used,
+// Package requests evaluates a ClusterRegistration by itself: who grants it, whether it is in progress or used,
 // which of two is older, and which labels it may set.
 //
 //	ClusterRegistration (and its Cluster) ─► predicates ─► grant, importing, hubaddress

@@ -116,8 +116,8 @@ type Decision struct {
 	// Verdicts and Waits have the order of the steps.
 	Verdicts []Verdict
 	Waits    []Wait
-	// Costly marks the steps that are available and will be unavailable for a while. They are written before anything
-	// else that becomes unavailable, so that no limit is reached too early, whatever the order of the other writes.
+	// Costly marks the steps that are available and become unavailable when they are written. They are written first:
+	// they are available now, and writing others before them would use up maxUnavailable.
 	Costly []bool
 	// NewlyCreated is how many BundleDeployments are created.
 	NewlyCreated int

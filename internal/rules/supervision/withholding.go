@@ -25,8 +25,8 @@ func (r Reports) mostAreLate() bool { return 2*r.Late > r.HeardOf }
 // cause is probably the hub or its network. In such a workspace, more than half of the agents are late. On the hub, at
 // least four are late, and more than half.
 //
-// The late agents of one other workspace do not count: that with the most of them. So the holder of a token, who can
-// register any number of agents in a workspace and let them become silent, cannot keep those of another workspace from
+// The count for the hub excludes the other workspace with the most late agents. The holder of a token can register any
+// number of agents in a workspace and let them become silent. This must not keep silent agents of another workspace from
 // being marked.
 func Withheld(workspaces map[string]Reports) map[string]bool {
 	var hub Reports

@@ -1,5 +1,5 @@
-// Package machine is one machine of a machine host: the process that executes the bootstrap data and supervises what it
-// starts. It answers one question: how does a machine execute its bootstrap data exactly once?
+// Package machine runs one machine of a machine host: its process executes the bootstrap data exactly once and supervises
+// what it starts.
 //
 //	FOLDER/
 //	├─ machine.json     Spec, written by the host before the machine starts

@@ -1,5 +1,5 @@
-// Package programs is the multi-call executable of the machine host. It answers one question: which program does this
-// process run, given the name it is called by? Tests use it with their own executable.
+// Package programs implements the multi-call executable of the machine host: it runs the program by whose name the process
+// was called. Tests use it with their own executable.
 //
 //	machinehost [-path DIR] [-end-machines] DIR    the machine host
 //	machine, service, await                        called by the host and by bootstrap data (package machine)

@@ -1,5 +1,5 @@
-// Package server is the machine host: it keeps machines and endpoints and serves requests for them. It answers one
-// question: given the folders and the processes, which machines must start, and what is the status of each?
+// Package server implements the machine host: it keeps machines and endpoints, serves requests for them, and starts the
+// machines that must run.
 //
 //	DIR/
 //	├─ host.lock, host.sock    one host per folder

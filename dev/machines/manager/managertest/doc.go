@@ -1,5 +1,5 @@
-// Package managertest is an API server in memory for tests of the machine provider's controllers. It answers one
-// question: what does a controller write, given these objects, at any point of a failure?
+// Package managertest simulates an API server in memory for tests of the machine provider's controllers, and records what
+// a controller writes, also if its writes fail.
 //
 //	New ─► Context of package manager; Put objects ─► the controller ─► Get, Writes
 //

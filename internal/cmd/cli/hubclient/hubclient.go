@@ -1,5 +1,4 @@
-// Package hubclient sends requests to a hub that a join text or a Secret names: what does the hub answer, and what is its
-// time?
+// Package hubclient sends requests to a hub that a join text or a Secret names, and returns the hub's answer and time.
 //
 //	address, CA, token ─► New ─► Send ─► answer, or StatusError
 //

@@ -59,7 +59,8 @@ type Context struct {
 	Log        *slog.Logger
 	Config     *config.Store
 	Namespaces clusterrule.Namespaces
-	// Clock is for times in objects. OwnClock never steps, and is for times that this process has noted itself.
+	// Clock is for times in objects. OwnClock is the local clock, which is not corrected by the API server's time: use it
+	// for durations.
 	Clock, OwnClock func() time.Time
 	Version         string
 	Env             env.Controller
@@ -69,7 +70,8 @@ type Context struct {
 	Own        kube.Own
 	Dial       remote.DialFunc
 	Reach      remote.ReachFunc
-	// Remote runs work on other clusters. Probes are those of new Clusters: nothing is created for a Cluster before.
+	// Remote runs work on other clusters. Probes tests new Clusters: nothing is created for a Cluster before its probe has
+	// ended.
 	Remote *remote.Scheduler
 	Probes *remote.Probes
 	// Recorder writes Events for users. The log is for developers, and Metrics are for operators.
@@ -77,9 +79,9 @@ type Context struct {
 	Metrics  *metrics.Hub
 	// Liveness tracks which agents report.
 	Liveness *liveness.Tracker
-	// Identities knows which cluster is behind a Cluster.
+	// Identities records which cluster each Cluster is.
 	Identities *identities.Identities
-	// Recoveries knows what lets agents return after a loss.
+	// Recoveries holds the keys and tokens with which agents return after a loss.
 	Recoveries *recoveries.Recoveries
 
 	Clusters                  generic.ControllerInterface[*fleet.Cluster, *fleet.ClusterList]

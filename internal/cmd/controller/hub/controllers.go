@@ -15,7 +15,7 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// addScopes creates the three scopes: a cache holds one selection per kind, and Secrets need three.
+// addScopes creates the four scopes: a cache holds one selection per kind, and Secrets need four.
 func (a *Context) addScopes() (main, values, recovery, bootstrap *scope, err error) {
 	clients, err := newClients(a.RESTConfig, a.undecodable)
 	if err != nil {

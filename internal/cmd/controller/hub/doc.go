@@ -1,4 +1,4 @@
-// Package hub answers what the controllers of the hub share: one Context with configuration, clock, caches, clients and
+// Package hub builds and starts what the controllers of the hub share: one Context with configuration, clock, caches, clients and
 // the recorder of Events. It imports no controller.
 //
 //	Check: API server, CRDs, configuration ─► New: Context ─► every controller's Register ─► Fill ─► Work
@@ -9,6 +9,9 @@
 // Fill syncs all caches, which a standby does, too. Work runs the work that was registered with First, and then opens the
 // gate for the controllers. Start does both.
 //
-// Invariants: nothing is watched before Fill, and nothing is written before Work. A cache never holds more of an agent's report than a status may. An
-// object that cannot be decoded affects no other object.
+// Invariants:
+//   - Nothing is watched before Fill.
+//   - Nothing is written before Work.
+//   - A cache never holds more of an agent's report than a status may.
+//   - An object that cannot be decoded affects no other object.
 package hub

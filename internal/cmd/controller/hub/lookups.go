@@ -33,13 +33,14 @@ func (a *Context) Leaves(namespace string) bool {
 	return err == nil && found.DeletionTimestamp != nil
 }
 
-// whole is the length of a Cluster's namespace without workspace and name, if nothing is cut.
-const whole = len("cluster---") + 12
+// fixedLength is the length of `cluster-`, the two separators and the hash in the name of a Cluster's namespace. A name that
+// was not shortened has the workspace and the name of the Cluster in addition.
+const fixedLength = len("cluster---") + 12
 
 // NamespaceTaken reports whether the computed namespace of a Cluster was made for another Cluster. Two Clusters can
 // only have the same name of a namespace if that name was cut, so only long names need a lookup.
 func (a *Context) NamespaceTaken(cluster *fleet.Cluster) (bool, error) {
-	if len(cluster.Namespace)+len(cluster.Name)+whole <= validation.DNS1123LabelMaxLength {
+	if len(cluster.Namespace)+len(cluster.Name)+fixedLength <= validation.DNS1123LabelMaxLength {
 		return false, nil
 	}
 	name := clusterrule.NamespaceOf(cluster)

@@ -26,7 +26,7 @@ const catchUp = 300 * time.Millisecond
 // Start. If the context ends, the process is stopping.
 func (a *Context) First(work func(context.Context)) { a.first = append(a.first, work) }
 
-// Begun reports whether that work is done. Controllers with their own queues wait for it as for their caches.
+// Begun reports whether the functions registered with First have returned. Controllers with their own queues wait for it as for their caches.
 func (a *Context) Begun() bool { return a.begun.Load() }
 
 // Lasting returns a context for registering handlers that does not end with ctx. Removing a handler would move the

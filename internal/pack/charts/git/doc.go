@@ -1,4 +1,4 @@
-// Package git reads git repositories. Its question: which files does a repository have at a revision?
+// Package git reads the files of git repositories at a revision.
 //
 //	Repository ─► clone without work tree ─► packs, checked ─► tree ─► unpack.Sink
 //

@@ -1,4 +1,4 @@
-// Package unpack writes downloads to a directory. Its question: what may a download put on the disk?
+// Package unpack writes downloads to a directory.
 //
 //	archive, file, folder ─► entries ─► Sink ─► directory ─► Verify
 //

@@ -123,8 +123,8 @@ func (h *handler) end(ctx context.Context, in capirule.Input) error {
 // errBehind means that the watch has not seen the cluster yet for which a Cluster of Fleet was created.
 var errBehind = errors.New("the watch of Cluster API is behind, so its Cluster is not deleted")
 
-// confirm returns an error if a Cluster of Fleet is to be deleted because its cluster is gone, but only the watch does not
-// have it. An API server that is behind may answer the first list with an older state.
+// confirm returns errBehind if the watch does not have the Cluster of Cluster API, but it exists. An API server that is
+// behind may answer the first list with an older state.
 func (h *handler) confirm(ctx context.Context, in capirule.Input) error {
 	mark := in.Fleet.Annotations[annotation.CAPICluster]
 	if in.Cluster != nil && capirule.MarkOf(in.Cluster) == mark {

@@ -78,8 +78,8 @@ func (h *handler) joinedAs(cluster *fleet.Cluster, uid types.UID) (*fleet.Cluste
 	return nil, err
 }
 
-// recognizeUsers records which cluster a user imports, unless its agent would replace the agent that the hub installed for
-// Cluster API: an importer that does not know of the other one would take the workloads away.
+// recognizeUsers records which cluster a user imports. It returns an error if its agent would replace the agent that the hub
+// installed for Cluster API. Otherwise a second import would remove the workloads of the first one without notice.
 func (h *handler) recognizeUsers(cluster *fleet.Cluster, uid types.UID) error {
 	holders, err := h.app.Identities.Holders(uid)
 	if err != nil {

@@ -140,7 +140,7 @@ func (r run) secret(name types.NamespacedName, version string) *corev1.Secret {
 	return known
 }
 
-// fingerprint is a hash of what must stay the same in a kubeconfig, so that it is not tried out.
+// fingerprint returns a hash. If it is unchanged, a new version of the kubeconfig is not tested against the cluster.
 type fingerprint func(kubeconfig []byte) [sha256.Size]byte
 
 // fingerprintFor returns the fingerprint for the kubeconfigs of a Cluster. Those of Cluster API are renewed all the time:

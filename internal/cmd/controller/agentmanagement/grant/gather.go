@@ -125,8 +125,8 @@ func (h *handler) gatherLimit(in *grant.Input) {
 	})
 }
 
-// gatherOfCluster adds the namespace of a request's Cluster, the request's rights there, if it may have any, and whose
-// heartbeat the last one was, if that matters.
+// gatherOfCluster adds whether the namespace of a request's Cluster is taken. If the request may have rights there, it adds
+// these. If Decide needs it, it adds the account that sent the last heartbeat.
 func (h *handler) gatherOfCluster(in *grant.Input, cluster *fleet.Cluster) (err error) {
 	if h.app.Recoveries.Key().Public() != "" && recovery.Applies(cluster) {
 		in.ReportedKey = recovery.KeyToPin(cluster)

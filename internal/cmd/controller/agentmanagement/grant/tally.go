@@ -25,12 +25,12 @@ type tally struct{ counted, since int }
 // creation identifies a Cluster that a request creates with a token. The token is the value of grant.CreatedWith.
 type creation struct{ workspace, token, cluster string }
 
-// reserve returns the same number as atMost, without the wanted Cluster itself. If it is below the limit, the Cluster is
+// reserve returns the same number as estimate, without the wanted Cluster itself. If it is below the limit, the Cluster is
 // reserved.
 func (t *tallies) reserve(request string, wanted creation, limit int, cached func() []*fleet.Cluster) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	before := t.atMost(wanted.workspace+"/"+wanted.token, limit, func() int { return t.countOthers(wanted, cached()) })
+	before := t.estimate(wanted.workspace+"/"+wanted.token, limit, func() int { return t.countOthers(wanted, cached()) })
 	if before < limit {
 		if t.reserved == nil {
 			t.reserved = map[string]creation{}
@@ -64,9 +64,9 @@ func (t *tallies) release(request string) (was creation, released bool) {
 	return was, released
 }
 
-// atMost returns a number that is not below the number of Clusters of a token. It is below the limit only if that number
-// is, and it is exact if it is not. The caller holds the lock.
-func (t *tallies) atMost(token string, limit int, count func() int) int {
+// estimate returns an upper bound of the number of Clusters of a token. A result at or above the limit is exact. The caller
+// holds the lock.
+func (t *tallies) estimate(token string, limit int, count func() int) int {
 	now, known := t.all[token]
 	if now.since++; !known || now.since > (limit-now.counted)/2 {
 		now = tally{counted: count()}

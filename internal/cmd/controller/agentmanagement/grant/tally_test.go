@@ -23,7 +23,7 @@ func TestTallies_LimitHoldsWithFewCounts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var all tallies
 			clusters, counts := test.begin, 0
-			for all.atMost("ws/token", test.limit, func() int { counts++; return clusters }) < test.limit {
+			for all.estimate("ws/token", test.limit, func() int { counts++; return clusters }) < test.limit {
 				if clusters++; clusters > test.limit {
 					t.Fatal("more Clusters than the limit")
 				}
@@ -37,13 +37,13 @@ func TestTallies_LimitHoldsWithFewCounts(t *testing.T) {
 
 func TestTallies_ClustersAreDeleted_RoomAtOnce(t *testing.T) {
 	var all tallies
-	if got := all.atMost("ws/token", 5, func() int { return 5 }); got != 5 {
+	if got := all.estimate("ws/token", 5, func() int { return 5 }); got != 5 {
 		t.Fatalf("%d", got)
 	}
-	if got := all.atMost("ws/token", 5, func() int { return 4 }); got != 4 {
+	if got := all.estimate("ws/token", 5, func() int { return 4 }); got != 4 {
 		t.Errorf("%d although one was deleted", got)
 	}
-	if got := all.atMost("ws/another", 5, func() int { return 0 }); got != 0 {
+	if got := all.estimate("ws/another", 5, func() int { return 0 }); got != 0 {
 		t.Errorf("another token has %d", got)
 	}
 }

@@ -22,11 +22,11 @@ import (
 // A credential is deleted when its agent uses it. The queue of credentials has workers of its own, so that no other
 // request waits for that. After a restart, the rule decides the same again from what still exists.
 
-// use is what is known of the use of a request's credential.
+// use records which account uses the credential of a request, and whether its Secret was deleted.
 type use struct {
 	// account is the UID of the account that uses it, or "" if that is unknown.
 	account string
-	// asked is the heartbeat whose account was read last.
+	// asked is the newest heartbeat whose account was read.
 	asked string
 	// deleted is the UID of the Secret that was deleted. The cache may still have it.
 	deleted types.UID

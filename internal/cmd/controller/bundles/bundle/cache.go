@@ -34,8 +34,8 @@ type results struct {
 type result struct {
 	of           targeting.Fingerprint
 	deploymentID string
-	// upToDate is the state in which the BundleDeployment was up to date. It is zero if it was not, or if that is
-	// unknown.
+	// upToDate is the fingerprint of the state at the last check that found nothing to write. It is zero if there was no
+	// such check.
 	upToDate targeting.Fingerprint
 }
 

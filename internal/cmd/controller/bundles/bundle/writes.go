@@ -15,8 +15,7 @@ type writes struct {
 	outcome selection.Outcome
 	// createContent means that the Content must be created before any BundleDeployment.
 	createContent bool
-	// first are the available BundleDeployments that become unavailable when they are written. They are written before
-	// the others, because no limit allows them after others have become unavailable. others are all other
+	// first are the costly writes (see rollout.Decision), which come before the others. others are all other
 	// BundleDeployments that should exist and may have to be written.
 	first, others []write
 	// failed are the clusters for which no deployment can be computed, by namespace.

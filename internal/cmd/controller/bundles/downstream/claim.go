@@ -26,7 +26,7 @@ const messageForged = "its downstreamResources are not copied, because the hub h
 // claim holds the Bundle and the Cluster that a BundleDeployment names as its own.
 type claim struct {
 	bundle, cluster types.NamespacedName
-	// inNamespace means that changes to objects in its namespace matter, because one of them may occupy the name of a copy.
+	// inNamespace requests a retry when any object in its namespace changes: one of them may have blocked the name of a copy.
 	inNamespace bool
 }
 
@@ -93,7 +93,7 @@ func (h *handler) refuse(bd *fleet.BundleDeployment) {
 	h.app.Recorder.Event(bd, corev1.EventTypeWarning, conditions.ReasonBundleDeploymentForged, messageForged+bd.Namespace+" "+bd.Name)
 }
 
-// refused are the BundleDeployments whose resources are not all copied because of other objects.
+// refused tracks BundleDeployments whose resources could not all be copied, to retry when another object changes.
 type refused struct {
 	mu     sync.Mutex
 	claims map[types.NamespacedName]claim

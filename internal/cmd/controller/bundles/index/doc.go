@@ -1,4 +1,4 @@
-// Package index answers which cached objects belong together: a BundleDeployment and its Bundle, Cluster and Contents, a
+// Package index finds cached objects that belong together: a BundleDeployment and its Bundle, Cluster and Contents, a
 // Bundle and the clusters it may go to. It adds cache indexes, so that no controller lists all objects.
 //
 //	labels, names, selectors ─► Add ─► indexes ─► the controllers of Bundles

@@ -1,4 +1,4 @@
-// Package values writes the Secrets with the Helm values of BundleDeployments, and answers whether a Secret still holds
+// Package values writes the Secrets with the Helm values of BundleDeployments, and checks whether a Secret still holds
 // the values that were written.
 //
 //	values of a BundleDeployment ─► Create, Write ─► Secret ─► BundleDeployment with its hash ─► SetOwner, Finish

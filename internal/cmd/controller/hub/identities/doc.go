@@ -1,5 +1,5 @@
-// Package identities knows which cluster is behind a Cluster of Fleet: it identifies clusters by the UID of their
-// namespace kube-system.
+// Package identities records, for each Cluster of Fleet, the UID of the namespace kube-system of the cluster that its
+// kubeconfig reaches. The UID identifies the cluster.
 //
 //	kubeconfig ─► Read ─► UID ─► Note, Claim ─► Persist ─► annotation of the Cluster's namespace on the hub
 //	                                                 UID ─► Holders ─► Clusters that are this cluster

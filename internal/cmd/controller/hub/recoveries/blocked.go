@@ -109,8 +109,8 @@ func isBlocked(entries map[string]string, ticket identity.Ticket) bool {
 	return false
 }
 
-// withBlocked returns the entries with another one, which never becomes earlier. It drops entries whose tickets have expired.
-// If there are still too many, it drops the oldest, and blocks all tickets that are as old as they are.
+// withBlocked returns the entries with one added or extended: an existing later time is kept. It drops entries whose tickets
+// have expired. If there are still too many, it drops the oldest, and blocks all tickets that are as old as they are.
 func withBlocked(entries map[string]string, entry string, until, now time.Time) map[string]string {
 	kept := maps.Clone(entries)
 	if kept == nil {

@@ -16,7 +16,7 @@ import (
 	foreignkube "github.com/fleet-hub/fleet/internal/kube/foreign"
 )
 
-// Downstream is the API server of another cluster. Outside of tests it is a kube.Downstream.
+// Downstream is the API server of another cluster. Outside of tests it is a foreign.Client.
 type Downstream interface {
 	ServerVersion(ctx context.Context) (version.Info, error)
 	NamespaceUID(ctx context.Context, name string) (types.UID, error)
@@ -30,8 +30,8 @@ type Downstream interface {
 }
 
 // DialFunc builds a client from a user's kubeconfig, which trusts the CAs that the TLS mode allows. local is set for
-// the hub's own Cluster, which may have any address. The errors are the sentinels of package kube. It may send one
-// request, but its success proves nothing: call ServerVersion.
+// the hub's own Cluster, which may have any address. The errors are the sentinels of packages foreign and
+// kubeconfig. It may send one request, but its success proves nothing: call ServerVersion.
 type DialFunc func(ctx context.Context, kubeconfig []byte, tlsMode string, local bool) (Downstream, error)
 
 // ForeignFunc returns the current options for using a kubeconfig.

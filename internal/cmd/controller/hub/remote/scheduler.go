@@ -22,7 +22,7 @@ const (
 	// longestTurn limits such a turn. A Cluster that this process no longer reconciles must not keep it.
 	longestTurn = time.Minute
 	// firstConnect and laterConnect are the time limits for a connection at the first probe and at later ones. The
-	// time limit for an answer is another one: see kube.Reach.
+	// time limit for an answer is another one: see foreign.Reach.
 	firstConnect, laterConnect = 5 * time.Second, 15 * time.Second
 	// slowAnswer is the response time from which a cluster counts as slow.
 	slowAnswer = 2 * time.Second

@@ -1,5 +1,5 @@
-// Package strip answers what the caches of the hub keep of an object: only what controllers read, with the texts and the
-// metadata that many objects have in common in memory once.
+// Package strip removes from the objects in the hub's caches what no controller reads. Texts and metadata that many objects
+// have in common are in memory once.
 //
 //	API server ─► object ─► strip: drop, cut ─► share ─► cache
 //

@@ -21,8 +21,8 @@ const (
 	maxEntries, maxBytes = 8, 512
 )
 
-// isRepeated reports whether many objects have the same value of a label or annotation. Two objects of a cluster have its
-// agent's key.
+// isRepeated reports whether several objects have the same value of a label or annotation. The agent's key, for example, is
+// on two objects per cluster.
 func isRepeated(key string) bool {
 	switch key {
 	case fleet.AnnotationSetID, fleet.AnnotationSetOwnerGVK, fleet.AnnotationSetOwnerNamespace,
@@ -42,7 +42,6 @@ func share[T ~string](texts ...*T) {
 	}
 }
 
-// shareAll shares the elements of lists.
 func shareAll(lists ...[]string) {
 	for _, texts := range lists {
 		for i := range texts {

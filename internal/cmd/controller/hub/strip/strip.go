@@ -63,9 +63,9 @@ func (s stripper) strip(obj any) (any, error) {
 	return obj, nil
 }
 
-// stripBundle drops the resources, most of a Bundle, and keeps their hash. Who needs them reads the Bundle. It keeps and
-// shares those of agents' Bundles, which are compared: a thousand Clusters have a thousand Bundles of several kilobytes
-// each, and few of them differ.
+// stripBundle drops the resources, most of a Bundle, and keeps their hash. Callers that need the resources read the Bundle
+// from the API server. It keeps and shares those of agents' Bundles, which are compared: a thousand Clusters have a thousand
+// Bundles of several kilobytes each, and few of them differ.
 func stripBundle(bundle *fleet.Bundle) {
 	if bundle.Annotations[fleet.AnnotationSetID] == names.AgentBundleSet {
 		for i := range bundle.Spec.Resources {
@@ -79,9 +79,9 @@ func stripBundle(bundle *fleet.Bundle) {
 	bundle.Spec.ResourcesHash, bundle.Spec.Resources = content.Manifest{Resources: bundle.Spec.Resources}.SHA256(), nil
 }
 
-// stripDeployment drops the deployed resources (so the status must never be written completely). It keeps values as
-// text, which takes less memory and can be written, and shares the texts
-// that are repeated for each cluster and each Bundle, and the staged options if they equal the current ones.
+// stripDeployment drops the deployed resources. Because of this, write the status only with a patch. It keeps values as
+// text, which takes less memory and can be written. It shares the texts that are repeated for each cluster and each Bundle,
+// and the staged options if they equal the current ones.
 func stripDeployment(bd *fleet.BundleDeployment) {
 	bd.Status.Resources = nil // drop it before Bound measures it
 	state.Bound(bd)

@@ -1,5 +1,5 @@
-// Package undecodable answers what happens to objects with values that their CRD allows but their Go type cannot hold. Any
-// tenant can write them.
+// Package undecodable protects controllers from objects with values that their CRD allows but their Go type cannot hold.
+// Any tenant can write them.
 //
 //	API server ─► Serializer: what can be decoded ─► caches ─► Guard ─► complete: handlers
 //	                 └─► the rest ─► Objects ─► log, Event       └────► Fields: not reconciled, not overwritten

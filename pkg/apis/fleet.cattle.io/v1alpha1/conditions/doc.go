@@ -1,5 +1,5 @@
-// Package conditions answers which conditions and reasons the objects of Fleet report, and reads and writes them in a
-// status.
+// Package conditions defines the conditions and reasons that the objects of Fleet report, and reads and writes them in
+// a status.
 //
 //	controller, agent ─► Set ─► status.conditions ─► Get, IsTrouble ─► command line, metrics, other controllers
 //

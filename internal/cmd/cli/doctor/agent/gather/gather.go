@@ -1,4 +1,4 @@
-// Package gather reads a cluster for `fleet doctor agent`. Its question: what is on the cluster, and what does its hub say?
+// Package gather reads the agent's objects on a cluster for `fleet doctor agent`, and sends requests to the hub.
 //
 //	cluster ─► readers ─► agent.Facts, and which sources are missing
 //	hub ◄── three requests with the agent's credential, to the address and CA in its Secret

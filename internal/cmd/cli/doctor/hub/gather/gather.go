@@ -1,4 +1,4 @@
-// Package gather reads a hub for `fleet doctor hub`. Its question: what is on the hub?
+// Package gather reads the objects of a hub for `fleet doctor hub`.
 //
 //	API server ─► readers (each list once, in pages) ─► hub.Facts, and which sources are missing
 //
