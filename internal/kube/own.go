@@ -57,9 +57,9 @@ func LoadOwn(path string) (Own, error) {
 }
 
 // near is Tune for a server in the same network: compressing long lists costs both sides more than sending them
-// uncompressed.
+// uncompressed. It limits the pause that a server may ask for to what API servers ask for.
 func near(cfg *rest.Config) *rest.Config {
-	cfg = Tune(cfg)
+	cfg = RetryWithin(Tune(cfg), 30*time.Second)
 	cfg.DisableCompression = true
 	return cfg
 }

@@ -3,6 +3,8 @@ package kube
 import (
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"runtime"
 	"testing"
 
@@ -44,5 +46,35 @@ func TestRequests_NameTheProgram(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A proxy in front of the API server may ask for an hour.
+func TestLoadOwn_LimitsRetryAfter(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Retry-After", "3600")
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}))
+	defer server.Close()
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	text := `{"clusters":[{"name":"c","cluster":{"server":"` + server.URL + `"}}],"contexts":[{"name":"c","context":{"cluster":"c"}}],"current-context":"c"}`
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	own, err := LoadOwn(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := rest.HTTPClientFor(own.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := client.Get(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = answer.Body.Close()
+	if got := answer.Header.Get("Retry-After"); got != "30" {
+		t.Errorf("Retry-After %q, want 30", got)
 	}
 }

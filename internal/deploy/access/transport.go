@@ -29,12 +29,14 @@ type bounded struct {
 }
 
 // WithBounds returns a copy of cfg whose clients use a bounded transport. It clears the timeout of cfg, because
-// client-go would apply it to watches.
+// client-go would apply it to watches. It limits the pause that a server may ask for, too: client-go would wait an hour
+// if a proxy asks for that, also after the agent has stopped.
 func WithBounds(cfg *rest.Config, stopped <-chan struct{}) *rest.Config {
 	cfg = rest.CopyConfig(cfg)
 	cfg.Timeout = 0
 	cfg.QPS, cfg.Burst, cfg.RateLimiter = -1, 0, nil
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return &bounded{next: next, stopped: stopped} })
+	cfg = kube.RetryWithin(cfg, requestTimeout)
 	return kube.RelistAfterOutage(cfg) // a request that takes too long is an outage, too
 }
 
