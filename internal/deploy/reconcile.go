@@ -16,6 +16,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/deploy/placement"
 	"github.com/fleet-hub/fleet/internal/deploy/source"
 	"github.com/fleet-hub/fleet/internal/deploy/wakeups"
+	"github.com/fleet-hub/fleet/internal/kube/answers"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
@@ -228,7 +229,7 @@ func (d *deployer) report(ctx context.Context, bd *fleet.BundleDeployment, r *re
 		return nil
 	}
 	written, err := d.hub.Report(ctx, bd, status)
-	if hub.IsDeleted(err) {
+	if answers.IsDeleted(err) {
 		return nil // deleted in the meantime; the delete event triggers the cleanup
 	}
 	if err != nil {

@@ -19,6 +19,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/deploy/outcome"
 	"github.com/fleet-hub/fleet/internal/helmvalues"
 	"github.com/fleet-hub/fleet/internal/kube"
+	"github.com/fleet-hub/fleet/internal/kube/answers"
 	"github.com/fleet-hub/fleet/internal/rules/content"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
@@ -89,18 +90,12 @@ func (h *Hub) All() []*fleet.BundleDeployment {
 func (h *Hub) ConfirmGone(ctx context.Context, name string) (bool, error) {
 	err := h.Fleet.Get().Namespace(h.namespace).Resource(BundleDeployments).Name(name).Do(ctx).Error()
 	switch {
-	case IsDeleted(err):
+	case answers.IsDeleted(err):
 		return true, nil
 	case err == nil, apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
 		return false, nil
 	}
 	return false, fmt.Errorf("checking whether BundleDeployment %s was deleted: %w", name, err)
-}
-
-// IsDeleted reports whether the API server answered that an object does not exist. A 404 without a Status says nothing
-// about the object: it comes from a proxy without a route, or from a hub without the CRD, which has lost all data.
-func IsDeleted(err error) bool {
-	return apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
 
 // Values reads the values of a BundleDeployment from its Secret. The hash shows whether the API server's cache has

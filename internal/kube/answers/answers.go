@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fleet-hub/fleet/internal/cut"
 )
@@ -19,6 +20,12 @@ func IsTooLarge(err error) bool {
 // IsForObject reports whether an error is about the object that was sent, so that only another object can be accepted.
 func IsForObject(err error) bool {
 	return apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err) || IsTooLarge(err)
+}
+
+// IsDeleted reports whether the API server answered that an object does not exist. A 404 without a Status says nothing
+// about the object: it comes from a proxy without a route, or from a server without the kind, which has lost all data.
+func IsDeleted(err error) bool {
+	return apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
 
 // localPort matches the client's port, the only part of a connection error that differs with each connection.

@@ -50,6 +50,25 @@ func TestIsForObject(t *testing.T) {
 	}
 }
 
+func TestIsDeleted(t *testing.T) {
+	secrets := schema.GroupResource{Resource: "secrets"}
+	for name, test := range map[string]struct {
+		err  error
+		want bool
+	}{
+		"no error":                          {nil, false},
+		"the API server does not have it":   {fmt.Errorf("reading: %w", apierrors.NewNotFound(secrets, "s")), true},
+		"a proxy answers with a page":       {fmt.Errorf("reading: %w", apierrors.NewGenericServerResponse(404, "get", secrets, "s", "404 page not found", 0, true)), false},
+		"the API server forbids to read it": {apierrors.NewForbidden(secrets, "s", errors.New("no")), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := IsDeleted(test.err); got != test.want {
+				t.Errorf("deleted = %v, want %v", got, test.want)
+			}
+		})
+	}
+}
+
 func TestMessage(t *testing.T) {
 	for name, test := range map[string]struct {
 		err  error

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -20,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/fleet-hub/fleet/internal/kube"
+	"github.com/fleet-hub/fleet/internal/kube/answers"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 )
 
@@ -112,7 +112,7 @@ func (d *Client) Remove(ctx context.Context, objs ...runtime.Object) error {
 			return err
 		}
 		err = client.Delete(ctx, item.GetName(), metav1.DeleteOptions{PropagationPolicy: &background})
-		if err != nil && !apierrors.IsNotFound(err) {
+		if err != nil && !answers.IsDeleted(err) {
 			return fmt.Errorf("removing %s: %w", describe(item), failed(err))
 		}
 	}

@@ -4,11 +4,12 @@ import (
 	"context"
 	"fmt"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/fleet-hub/fleet/internal/kube/answers"
 )
 
 // Find reads the object with the kind, namespace and name of into into it. It returns false if the object does
@@ -20,7 +21,7 @@ func (d *Client) Find(ctx context.Context, into runtime.Object) (bool, error) {
 	}
 	found, err := client.Get(ctx, item.GetName(), metav1.GetOptions{})
 	switch {
-	case apierrors.IsNotFound(err):
+	case answers.IsDeleted(err):
 		return false, nil
 	case err != nil:
 		return false, fmt.Errorf("reading %s: %w", describe(item), failed(err))

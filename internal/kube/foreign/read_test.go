@@ -69,6 +69,24 @@ func TestFind(t *testing.T) {
 	}
 }
 
+// A load balancer answers so for a backend that is not the API server. That says nothing about the object.
+func TestNotFoundPageOfAProxy_IsAnError(t *testing.T) {
+	server := httptest.NewTLSServer(http.NotFoundHandler())
+	t.Cleanup(server.Close)
+	d, err := New(&rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{CAData: kubetest.CAOf(server)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(d.Close)
+	object := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "s"}}
+	_, found := d.Find(t.Context(), object)
+	for what, err := range map[string]error{"find": found, "remove": d.Remove(t.Context(), object)} {
+		if err == nil || !strings.Contains(err.Error(), "Secret n/s") {
+			t.Errorf("%s: error %v", what, err)
+		}
+	}
+}
+
 func TestList(t *testing.T) {
 	const query = "?labelSelector=app%3Dfleet-agent&limit=20&timeout=15s"
 	tests := map[string]struct {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/identity"
 	"github.com/fleet-hub/fleet/internal/kube"
+	"github.com/fleet-hub/fleet/internal/kube/answers"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 )
@@ -84,7 +85,7 @@ func (s Store) places() []string { return []string{metav1.NamespaceSystem, s.Nam
 // isElsewhere reports whether an error means that the key may be in another namespace. After any other error it is
 // unknown whether there is a key, and a second one must not be created.
 func isElsewhere(err error) bool {
-	return apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || errors.Is(err, ErrForeign)
+	return answers.IsDeleted(err) || apierrors.IsForbidden(err) || errors.Is(err, ErrForeign)
 }
 
 func (s Store) read(ctx context.Context, namespace string) (*corev1.Secret, error) {

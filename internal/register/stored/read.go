@@ -6,12 +6,12 @@ import (
 	"log/slog"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/kube"
+	"github.com/fleet-hub/fleet/internal/kube/answers"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 )
 
@@ -49,7 +49,7 @@ func (s Store) Read(ctx context.Context, last config.Agent) (Objects, error) {
 	}
 	settings, err := s.Local.CoreV1().ConfigMaps(s.Namespace).Get(ctx, names.Agent, metav1.GetOptions{})
 	switch {
-	case apierrors.IsNotFound(err):
+	case answers.IsDeleted(err):
 		settings = nil
 	case err != nil:
 		return Objects{}, fmt.Errorf("reading ConfigMap %s/%s: %w", s.Namespace, names.Agent, err)
@@ -85,7 +85,7 @@ func (s Store) understand(bootstrap, identity *corev1.Secret, settings *corev1.C
 func (s Store) secret(ctx context.Context, name string) (*corev1.Secret, error) {
 	secret, err := s.Local.CoreV1().Secrets(s.Namespace).Get(ctx, name, metav1.GetOptions{})
 	switch {
-	case apierrors.IsNotFound(err):
+	case answers.IsDeleted(err):
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("reading Secret %s/%s: %w", s.Namespace, name, err)

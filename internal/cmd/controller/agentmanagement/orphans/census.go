@@ -6,6 +6,8 @@ import (
 	"github.com/rancher/wrangler/v3/pkg/generic"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fleet-hub/fleet/internal/kube/answers"
 )
 
 // owners maps each kind of owner to a function that reports whether an owner exists.
@@ -50,7 +52,7 @@ func existence[T generic.RuntimeMetaObject](c getter[T]) func(namespace, name st
 		if apierrors.IsNotFound(err) {
 			_, err = c.Get(namespace, name, metav1.GetOptions{})
 		}
-		if apierrors.IsNotFound(err) && !apierrors.IsUnexpectedServerError(err) {
+		if answers.IsDeleted(err) {
 			return false, nil
 		}
 		return true, err

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/fleet-hub/fleet/internal/kube/answers"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	"github.com/fleet-hub/fleet/internal/rules/clusters"
@@ -37,7 +38,7 @@ type NamespaceReader interface {
 // with an unusable UID.
 func Read(ctx context.Context, cluster NamespaceReader) (types.UID, error) {
 	uid, err := cluster.NamespaceUID(ctx, metav1.NamespaceSystem)
-	if apierrors.IsNotFound(err) || len(uid) > maxUID {
+	if answers.IsDeleted(err) || len(uid) > maxUID {
 		return "", nil
 	}
 	return uid, err

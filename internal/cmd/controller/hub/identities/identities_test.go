@@ -3,6 +3,7 @@ package identities_test
 import (
 	"context"
 	"errors"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -203,6 +204,7 @@ type reader struct {
 func (r reader) NamespaceUID(context.Context, string) (types.UID, error) { return r.uid, r.err }
 
 func TestRead(t *testing.T) {
+	page := apierrors.NewGenericServerResponse(http.StatusNotFound, "get", corev1.Resource("namespaces"), "kube-system", "404 page not found", 0, true)
 	for name, test := range map[string]struct {
 		cluster reader
 		want    types.UID
@@ -210,6 +212,7 @@ func TestRead(t *testing.T) {
 	}{
 		"a cluster that answers":           {cluster: reader{uid: system}, want: system},
 		"a cluster without that namespace": {cluster: reader{err: apierrors.NewNotFound(corev1.Resource("namespaces"), "kube-system")}},
+		"a proxy without a route to it":    {cluster: reader{err: page}, err: page},
 		"a cluster that fails":             {cluster: reader{err: errServer}, err: errServer},
 		"an invalid UID":                   {cluster: reader{uid: types.UID(strings.Repeat("x", 1000))}},
 	} {
