@@ -118,9 +118,12 @@ func (h *handler) write(ctx context.Context, w write) error {
 			h.mutations.noteUncertain(bundle, w.existing, err)
 			return err
 		}
-		if written.ResourceVersion == w.existing.ResourceVersion {
+		if written == w.existing {
 			h.mutations.gone(bundle, w.existing) // the watch reports the deletion
 			return nil
+		}
+		if written.ResourceVersion == w.existing.ResourceVersion {
+			w.settle() // an admission webhook has undone the write
 		}
 		h.note(bundle, written)
 		h.app.Log.Debug("bundledeployment changed", "bundledeployment", reconcile.KeyOf(w.Deployment).String(), "deploymentID", w.Deployment.Spec.DeploymentID)

@@ -28,8 +28,9 @@ type writes struct {
 type write struct {
 	rulesdelivery.Outcome
 
-	// existing is the current BundleDeployment, or nil.
+	// existing is the current BundleDeployment, or nil. settle records that nothing more can be written.
 	existing *fleet.BundleDeployment
+	settle   func()
 }
 
 // writes computes the writes of the round.
@@ -87,9 +88,9 @@ func (r round) write(i int, target targeting.Target) (*write, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &write{Outcome: made, existing: existing}
+	w := &write{Outcome: made, existing: existing, settle: func() { r.cache.setUpToDate(r.bundle, target, existing, how) }}
 	if r.cache != nil && w.isDone() && (verdict == rollout.Leave || r.secretHolds(existing.UID)) {
-		r.cache.setUpToDate(r.bundle, target, existing, how)
+		w.settle()
 		return nil, nil
 	}
 	return w, nil
