@@ -10,7 +10,7 @@ import (
 	"log/slog"
 	"regexp"
 	"strings"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -26,13 +26,15 @@ import (
 )
 
 // Limits on Events. An object may have objectBurst Events, and one more every objectRefill. All objects together
-// may have allPerSecond, with a burst of allBurst. Events that do not fit into the queue are dropped.
+// may have allPerSecond, with a burst of allBurst. Events that do not fit into the queue are dropped, and those of one
+// namespace may occupy only half of it.
 const (
 	objectBurst  = 10
 	objectRefill = 5 * time.Minute
 	allPerSecond = 10
 	allBurst     = 100
 	queueLength  = 1000 // as in the broadcaster
+	perNamespace = queueLength / 2
 	// similarLimit is how many Events of one object that differ only in their message are written separately within
 	// similarSeconds. Further ones are combined into one.
 	similarLimit   = 5
@@ -74,7 +76,7 @@ type Recorder struct {
 	recorder    record.EventRecorder
 	correlator  *record.EventCorrelator
 	all         flowcontrol.RateLimiter
-	queued      atomic.Int64 // Events that were recorded and not processed
+	queued      queued
 	// running is closed by Run, which sets ctx and client.
 	running chan struct{}
 	ctx     context.Context //nolint:containedctx // of Run
@@ -83,6 +85,40 @@ type Recorder struct {
 }
 
 var _ record.EventRecorder = (*Recorder)(nil)
+
+// queued counts the Events that were recorded and not processed, by the namespace of their object.
+type queued struct {
+	mu  sync.Mutex
+	sum int
+	of  map[string]int
+}
+
+// add counts an Event. It returns false if the queue, or the namespace's part of it, is full.
+func (q *queued) add(namespace string) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.sum >= queueLength || q.of[namespace] >= perNamespace {
+		return false
+	}
+	q.sum++
+	q.of[namespace]++
+	return true
+}
+
+func (q *queued) remove(namespace string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.sum--
+	if q.of[namespace]--; q.of[namespace] == 0 {
+		delete(q.of, namespace)
+	}
+}
+
+func (q *queued) isEmpty() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.sum == 0
+}
 
 // New returns a Recorder. Its Events stay queued until Run.
 func New(o Options) *Recorder {
@@ -95,6 +131,7 @@ func New(o Options) *Recorder {
 			BurstSize: objectBurst, QPS: float32(1 / objectRefill.Seconds()), SpamKeyFunc: object,
 			MaxEvents: similarLimit, MaxIntervalInSeconds: similarSeconds,
 		}),
+		queued:  queued{of: map[string]int{}},
 		all:     flowcontrol.NewTokenBucketRateLimiter(allPerSecond, allBurst),
 		running: make(chan struct{}),
 		done:    make(chan struct{}),
@@ -102,7 +139,7 @@ func New(o Options) *Recorder {
 	broadcaster.StartEventWatcher(func(event *corev1.Event) {
 		<-r.running
 		r.write(event)
-		r.queued.Add(-1)
+		r.queued.remove(event.InvolvedObject.Namespace)
 	})
 	return r
 }
@@ -132,8 +169,7 @@ func (r *Recorder) AnnotatedEventf(about runtime.Object, annotations map[string]
 		r.options.Log.Debug("event not recorded", "reason", reason, "error", err)
 		return
 	}
-	if r.queued.Add(1) > queueLength {
-		r.queued.Add(-1)
+	if !r.queued.add(ref.Namespace) {
 		r.options.Count(Limited)
 		return
 	}
@@ -150,7 +186,7 @@ func (r *Recorder) Run(ctx context.Context, client kubernetes.Interface) {
 		defer r.broadcaster.Shutdown()
 		flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
 		defer cancel()
-		_ = wait.PollUntilContextCancel(flush, 10*time.Millisecond, true, func(context.Context) (bool, error) { return r.queued.Load() <= 0, nil })
+		_ = wait.PollUntilContextCancel(flush, 10*time.Millisecond, true, func(context.Context) (bool, error) { return r.queued.isEmpty(), nil })
 	})
 }
 

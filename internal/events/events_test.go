@@ -241,6 +241,36 @@ func TestManyObjects_ShareALimit(t *testing.T) {
 	})
 }
 
+func TestEventsOfOneNamespace_LeaveRoomForOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		defer b.close()
+		r := New(b.options)
+		for i := range queueLength {
+			r.Event(pod(fmt.Sprint(i)), corev1.EventTypeWarning, "Bad", "bad")
+		}
+		other := pod("other")
+		other.Namespace = "other"
+		r.Event(other, corev1.EventTypeWarning, "Bad", "bad")
+		ctx, end := context.WithCancel(t.Context())
+		r.Run(ctx, b.server)
+		<-time.After(time.Hour)
+		r.Event(pod("later"), corev1.EventTypeWarning, "Bad", "bad")
+		synctest.Wait()
+		end()
+		r.Wait()
+		if diff := cmp.Diff(map[string]int{Written: perNamespace + 2, Limited: queueLength - perNamespace}, b.counts); diff != "" {
+			t.Errorf("counted (-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff([]string{"create other Bad bad x1", "create later Bad bad x1"}, b.written[len(b.written)-2:]); diff != "" {
+			t.Errorf("written last (-want +got):\n%s", diff)
+		}
+		if len(r.queued.of) > 0 {
+			t.Errorf("%v are still counted", r.queued.of)
+		}
+	})
+}
+
 func TestEventsThatCannotBeMade_TakeNoPlaceInTheQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
