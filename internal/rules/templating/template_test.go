@@ -139,6 +139,8 @@ func TestTemplateErrors(t *testing.T) {
 		"a list of itself, doubled":      {`{"helm":{"values":{"a":"${ $l := list 1 }${ range until 64 }${ $l = list $l $l }${ end }${ toJson $l }"}}}`, "", ErrTooMuchWork},
 		"an object within itself":        {`{"helm":{"values":{"a":"${ $d := dict }${ $d = set $d \"d\" $d }${ $d }"}}}`, "", ErrTooMuchWork},
 		"many slow functions":            {`{"helm":{"values":{"a":"${ range until 100 }${ bcrypt \"x\" }${ end }"}}}`, "", ErrTooMuchWork},
+		"many private keys":              {action(`range until 3 }${ genPrivateKey "rsa" | len }${ end`), "", ErrTooMuchWork},
+		"many certificates":              {action(`range until 4 }${ genCA "a" 1 }${ end`), "", ErrTooMuchWork},
 		"a replacement everywhere":       {action(`$s := repeat 4000000 "x" }${ replace "" $s $s | len`), "", ErrTooManyElements},
 		"a long separator":               {action(`$s := repeat 4000000 "x" }${ until 1000 | join $s | len`), "", ErrTooManyElements},
 		"a long line break":              {action(`$s := repeat 100000 "x" }${ wrapWith 1 $s $s | len`), "", ErrTooManyElements},

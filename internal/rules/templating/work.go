@@ -22,8 +22,6 @@ const (
 	callPrice = 64
 	// itemPrice is charged for each item of a list or map that is visited.
 	itemPrice = 32
-	// slowPrice is charged for functions that are slow by design.
-	slowPrice = maxWork / 8
 	// maxNesting limits how deep lists and maps may be nested. It stops at values that contain themselves.
 	maxNesting = 1000
 	// maxActions limits the number of actions in a template, and maxBlocks limits how deep blocks may be nested.
@@ -60,10 +58,7 @@ func (w *work) charged(name string, function any) any {
 		in = append(in, kind.In(i))
 	}
 	out := []reflect.Type{kind.Out(0), reflect.TypeFor[error]()}
-	price := callPrice
-	if isSlow(name) {
-		price = slowPrice
-	}
+	price := priceOf(name)
 	return reflect.MakeFunc(reflect.FuncOf(in, out, kind.IsVariadic()), func(arguments []reflect.Value) []reflect.Value {
 		if err := w.spend(price); err != nil {
 			return failed(kind.Out(0), name, err)
@@ -96,14 +91,18 @@ func failed(result reflect.Type, name string, err error) []reflect.Value {
 	return []reflect.Value{reflect.Zero(result), reflect.ValueOf(&err).Elem()}
 }
 
-// isSlow reports whether a function creates keys or stretches passwords.
-func isSlow(name string) bool {
+// priceOf returns the price of one call. Functions that create keys or stretch passwords are slow.
+func priceOf(name string) int {
 	switch name {
-	case "genPrivateKey", "genCA", "genCAWithKey", "genSelfSignedCert", "genSelfSignedCertWithKey", "genSignedCert",
-		"genSignedCertWithKey", "derivePassword", "bcrypt", "htpasswd":
-		return true
+	case "genPrivateKey": // of RSA: 4096 bits, more than a second
+		return maxWork / 2
+	case "genCA", "genSelfSignedCert", "genSignedCert": // RSA with 2048 bits
+		return maxWork / 4
+	case "genCAWithKey", "genSelfSignedCertWithKey", "genSignedCertWithKey", "derivePassword", "bcrypt", "htpasswd":
+		return maxWork / 8
+	default:
+		return callPrice
 	}
-	return false
 }
 
 // weigh charges for the size of a value. A part that occurs several times counts each time, because it would be
