@@ -110,6 +110,7 @@ func build(disk filesys.FileSystem, dir string) (text []byte, err error) {
 			text, err = nil, fmt.Errorf("panic: %v", cause)
 		}
 	}()
+	limitCopies()
 	options := krusty.MakeDefaultOptions()
 	options.LoadRestrictions = types.LoadRestrictionsRootOnly
 	options.PluginConfig = types.DisabledPluginConfig()

@@ -5,6 +5,7 @@ import (
 	"path"
 	"sort"
 	"strings"
+	"sync"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 
@@ -22,7 +23,14 @@ const (
 	overlaysFolder = "overlays/"
 	// patchMark in the name of an overlay's file makes it a patch. The name without the mark is the file to patch.
 	patchMark = "_patch."
+	// patchLimit limits the bytes that the copy operations of one JSON patch may add, because each could double an object. It
+	// also limits a file that overlays have patched, because there may be any number of them. API servers refuse objects of
+	// this size.
+	patchLimit = 4 << 20
 )
+
+// limitCopies sets patchLimit for JSON patches of overlays and of kustomize, which uses the same package.
+var limitCopies = sync.OnceFunc(func() { jsonpatch.AccumulatedCopySizeLimit = patchLimit }) //nolint:gochecknoglobals // the limit is a global variable
 
 // applyOverlays applies the files of the named overlays to the other files, in order. It drops the folder of the
 // overlays and sorts the files by name. Within an overlay, plain files come before patches, so that a patch can
@@ -66,6 +74,9 @@ func applyOverlay(result map[string][]byte, overlay []file) error {
 		if err != nil {
 			return fmt.Errorf("patching %s with %s: %w", target, f.Name, err)
 		}
+		if len(patched) > patchLimit {
+			return fmt.Errorf("patching %s with %s: the result has more than %d MiB: make the file or the patches smaller", target, f.Name, patchLimit>>20)
+		}
 		result[target] = patched
 	}
 	return nil
@@ -103,6 +114,7 @@ func patchFile(base, patch []byte) ([]byte, error) {
 		if err != nil {
 			return nil, fmt.Errorf("reading the JSON patch: %w", err)
 		}
+		limitCopies()
 		return operations.Apply(baseJSON)
 	}
 	known, err := scheme.Scheme.New(object.GroupVersionKind())
