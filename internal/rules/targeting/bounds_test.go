@@ -4,11 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/rules/targeting/targetingtest"
 	"github.com/fleet-hub/fleet/internal/rules/templating"
@@ -299,4 +301,63 @@ func TestManyCustomisations_AreMergedWithLinearWork(t *testing.T) {
 			t.Error("the Bundle was changed")
 		}
 	})
+}
+
+// largeGroups have many values in their selectors. The second one has an invalid value, too.
+func largeGroups() []*fleet.ClusterGroup {
+	var values []string
+	for i := range 20_000 {
+		values = append(values, fmt.Sprintf("%x", i))
+	}
+	var groups []*fleet.ClusterGroup
+	for i, last := range []string{"a", "not valid"} {
+		group := &fleet.ClusterGroup{ObjectMeta: metav1.ObjectMeta{
+			Namespace: targetingtest.Cluster("k").Namespace, Name: fmt.Sprint("g-", i), UID: types.UID(fmt.Sprint("u-", i)), Generation: 1,
+		}}
+		group.Spec.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+			{Key: "env", Operator: metav1.LabelSelectorOpNotIn, Values: append(slices.Clone(values), last)},
+		}}
+		groups = append(groups, group)
+	}
+	return groups
+}
+
+func TestUpdatedGroups_ParseOnlyChangedSelectors(t *testing.T) {
+	none := &metav1.LabelSelector{MatchLabels: map[string]string{"env": "none"}}
+	tests := map[string]struct {
+		change func([]*fleet.ClusterGroup) []*fleet.ClusterGroup
+		want   []string
+		parses bool
+	}{
+		"nothing changes": {func(g []*fleet.ClusterGroup) []*fleet.ClusterGroup { return g }, []string{"g-0", "g-1"}, false},
+		"their status and labels change": {func(g []*fleet.ClusterGroup) []*fleet.ClusterGroup {
+			g[0].Status.ClusterCount, g[1].Labels = 3, map[string]string{"a": "b"}
+			return g
+		}, []string{"g-0", "g-1"}, false},
+		"a group is deleted": {func(g []*fleet.ClusterGroup) []*fleet.ClusterGroup { return g[1:] }, []string{"g-1"}, false},
+		"selectors change": {func(g []*fleet.ClusterGroup) []*fleet.ClusterGroup {
+			for _, group := range g {
+				group.Generation, group.Spec.Selector = 2, none
+			}
+			return g
+		}, nil, false},
+		"a group is recreated": {func(g []*fleet.ClusterGroup) []*fleet.ClusterGroup {
+			g[0].UID = "other"
+			return g
+		}, []string{"g-0", "g-1"}, true},
+	}
+	cluster := targetingtest.Cluster("k", targetingtest.Labelled("env", "dev"))
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			before, changed := NewGroups(largeGroups()), test.change(largeGroups())
+			var got []string
+			cost := allocated(func() { got = before.Update(changed).Names(cluster) })
+			if !slices.Equal(got, test.want) {
+				t.Errorf("the cluster is in %v, want %v", got, test.want)
+			}
+			if parses := cost > 200<<10; parses != test.parses {
+				t.Errorf("it took %d KiB", cost>>10)
+			}
+		})
+	}
 }

@@ -8,6 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -111,6 +112,15 @@ type Groups struct {
 	broken map[string][]undecidedGroup
 	// size is the number of comparisons that it takes to evaluate all selectors once.
 	size int
+	// parsed holds the selectors of all groups, also invalid ones, by UID.
+	parsed map[types.UID]parsedSelector
+}
+
+// parsedSelector is the result of GroupSelector for one generation of a group.
+type parsedSelector struct {
+	generation int64
+	selector   labels.Selector
+	err        error
 }
 
 // undecidedGroup is a ClusterGroup whose members are unknown.
@@ -125,16 +135,27 @@ type compiledGroup struct {
 }
 
 // NewGroups parses the selectors of groups. A group without a selector, or with an invalid one, has no members.
-func NewGroups(groups []*fleet.ClusterGroup) Groups {
-	out := Groups{byNamespace: map[string][]compiledGroup{}, broken: map[string][]undecidedGroup{}}
+func NewGroups(groups []*fleet.ClusterGroup) Groups { return Groups{}.Update(groups) }
+
+// Update is NewGroups for a newer list of the same groups. It parses only the selectors of groups that are new or have another
+// generation: tenants choose the number and the size of selectors, and the groups are needed for each change of a Cluster.
+func (g Groups) Update(groups []*fleet.ClusterGroup) Groups {
+	out := Groups{byNamespace: map[string][]compiledGroup{}, broken: map[string][]undecidedGroup{}, parsed: map[types.UID]parsedSelector{}}
 	for _, group := range groups {
-		selector, err := GroupSelector(group)
-		if err != nil {
-			out.broken[group.Namespace] = append(out.broken[group.Namespace], undecidedGroup{group, err})
+		known, found := g.parsed[group.UID]
+		if !found || known.generation != group.Generation {
+			known.generation = group.Generation
+			known.selector, known.err = GroupSelector(group)
+		}
+		if group.UID != "" {
+			out.parsed[group.UID] = known
+		}
+		if known.err != nil {
+			out.broken[group.Namespace] = append(out.broken[group.Namespace], undecidedGroup{group, known.err})
 			continue
 		}
 		out.size += sizeOf(group.Spec.Selector)
-		out.byNamespace[group.Namespace] = append(out.byNamespace[group.Namespace], compiledGroup{group, selector})
+		out.byNamespace[group.Namespace] = append(out.byNamespace[group.Namespace], compiledGroup{group, known.selector})
 	}
 	for _, broken := range out.broken {
 		slices.SortFunc(broken, func(a, b undecidedGroup) int { return strings.Compare(a.group.Name, b.group.Name) })

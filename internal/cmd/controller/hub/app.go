@@ -123,6 +123,7 @@ type Context struct {
 	written     reconcile.MutationCache[types.UID, reconcile.Object]
 	// undecodable tracks objects that must not be reconciled.
 	undecodable *undecodable.Objects
+	groups      groups
 	scopes      []*scope
 	secrets     cache.SharedIndexInformer
 	// secretsFailure is the last error of listing them.

@@ -93,11 +93,11 @@ const maxEffort = 1 << 20
 // enqueueSelecting enqueues the Bundles that target a cluster, or report that it does not exist. If it takes too many
 // comparisons to find them, it enqueues the remaining Bundles that may do so.
 func (w *Watcher) enqueueSelecting(cluster *fleet.Cluster) {
-	listed, err := w.app.ClusterGroups.Cache().List(cluster.Namespace, labels.Everything())
+	groups, err := w.app.GroupsIn(cluster.Namespace)
 	if err != nil {
 		return
 	}
-	groups, left := targeting.NewGroups(listed), maxEffort
+	left := maxEffort
 	for _, bundle := range w.mayPick(cluster, groups.Names(cluster)) {
 		selection := w.selection(bundle)
 		if selection == nil {

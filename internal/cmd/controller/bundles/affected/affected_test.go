@@ -179,6 +179,26 @@ func TestExpensiveBundles_AreEnqueuedWithoutACheck(t *testing.T) {
 	}
 }
 
+func TestChangedCluster_ParsesLargeSelectorsOnce(t *testing.T) {
+	var values []string
+	for i := range 180_000 {
+		values = append(values, fmt.Sprintf("%x", i))
+	}
+	w := newWatched(t, bundle(everywhere))
+	for i := range 10 {
+		group := &fleet.ClusterGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: fmt.Sprint("g-", i), UID: types.UID(fmt.Sprint("u-", i))}}
+		group.Spec.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "n", Operator: metav1.LabelSelectorOpNotIn, Values: values}}}
+		w.hub.Put(group)
+	}
+	change := reconcile.Change[*fleet.Cluster]{Old: cluster("one"), New: cluster("two")}
+	if got := testing.AllocsPerRun(1, func() { w.onCluster(change) }); got > 1000 {
+		t.Errorf("the second event takes %.0f allocations", got)
+	}
+	if len(w.woken) == 0 {
+		t.Error("no Bundle is enqueued")
+	}
+}
+
 // Whether a Bundle depends on itself may depend on the labels of another one.
 func TestDependencies_EnqueueBundlesOfAPossibleCycle(t *testing.T) {
 	on := func(refs ...fleet.BundleRef) func(*fleet.Bundle) {

@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/queue"
@@ -21,6 +19,9 @@ import (
 // first change after a quiet period is written immediately.
 const spacing = 200 * time.Millisecond
 
+// Limits for concurrent passes. One workspace may occupy perWorkspace of the workers.
+const workers, perWorkspace = 4, 2
+
 type handler struct {
 	app   *hub.Context
 	queue *queue.Queue
@@ -29,7 +30,7 @@ type handler struct {
 // Register watches ClusterGroups and Clusters.
 func Register(ctx context.Context, a *hub.Context) error {
 	h := &handler{app: a}
-	h.queue = queue.New(queue.Options{Name: "clustergroup-status", Spacing: spacing, Log: a.Log}, h.handle)
+	h.queue = queue.New(queue.Options{Name: "clustergroup-status", Workers: workers, PerWorkspace: perWorkspace, Spacing: spacing, Log: a.Log}, h.handle)
 	err := errors.Join(
 		reconcile.WatchChanges(a.ClusterGroups.Informer(), h.onGroup),
 		reconcile.WatchChanges(a.Clusters.Informer(), h.onCluster),
@@ -86,28 +87,18 @@ func (h *handler) onCluster(change reconcile.Change[*fleet.Cluster]) {
 	if change.Initial || older != nil && newer != nil && !clusterMatters(older, newer) {
 		return
 	}
-	var sets []labels.Set
-	namespace := ""
 	for _, cluster := range []*fleet.Cluster{older, newer} {
-		if cluster != nil {
-			sets, namespace = append(sets, cluster.Labels), cluster.Namespace
+		if cluster == nil {
+			continue
 		}
-	}
-	groups, err := h.app.ClusterGroups.Cache().List(namespace, labels.Everything())
-	if err != nil {
-		return // only if the index is missing, which it is not
-	}
-	for _, group := range groups {
-		if picks(group, sets...) {
+		groups, err := h.app.GroupsIn(cluster.Namespace)
+		if err != nil {
+			return // only if the index is missing, which it is not
+		}
+		for _, group := range groups.Of(cluster) {
 			h.queue.Add(reconcile.KeyOf(group))
 		}
 	}
-}
-
-// picks reports whether a group's selector matches any of these sets of labels.
-func picks(group *fleet.ClusterGroup, sets ...labels.Set) bool {
-	selector, err := targeting.GroupSelector(group)
-	return err == nil && slices.ContainsFunc(sets, func(set labels.Set) bool { return selector.Matches(set) })
 }
 
 // clusterMatters ignores heartbeats and other changes that no group shows.

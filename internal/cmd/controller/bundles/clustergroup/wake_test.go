@@ -1,11 +1,15 @@
 package clustergroup
 
 import (
+	"fmt"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/queue"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
+	"github.com/fleet-hub/fleet/internal/reconcile"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -41,28 +45,68 @@ func TestClusterMatters(t *testing.T) {
 	}
 }
 
-func TestPicks(t *testing.T) {
-	prod, dev := labels.Set{"env": "prod"}, labels.Set{"env": "dev"}
+func labelled(env string) *fleet.Cluster {
+	return member("a", func(c *fleet.Cluster) { c.Labels = map[string]string{"env": env} })
+}
+
+// newHandler returns a handler on a hub in memory with some groups.
+func newHandler(t *testing.T, groups ...*fleet.ClusterGroup) *handler {
+	t.Helper()
+	hub := hubtest.New(t)
+	for _, group := range groups {
+		hub.Put(group)
+	}
+	return &handler{app: hub.App, queue: queue.New(queue.Options{Name: t.Name(), Log: hub.App.Log}, nil)}
+}
+
+func TestChangedCluster_EnqueuesItsGroups(t *testing.T) {
 	selects := func(value string) *metav1.LabelSelector {
 		return &metav1.LabelSelector{MatchLabels: map[string]string{"env": value}}
 	}
 	for name, test := range map[string]struct {
-		selector *metav1.LabelSelector
-		sets     []labels.Set
-		want     bool
+		selector     *metav1.LabelSelector
+		older, newer *fleet.Cluster
+		want         bool
 	}{
-		"selector matches":              {selects("prod"), []labels.Set{prod}, true},
-		"selector does not match":       {selects("prod"), []labels.Set{dev}, false},
-		"one of two label sets matches": {selects("prod"), []labels.Set{dev, prod}, true},
-		"invalid selector: no match":    {selects("a b"), []labels.Set{prod, dev, {"env": "a b"}}, false},
-		"no selector: no match":         {nil, []labels.Set{prod, dev, {}}, false},
-		"empty selector: match":         {&metav1.LabelSelector{}, []labels.Set{{}}, true},
+		"selector matches":                {selects("prod"), nil, labelled("prod"), true},
+		"selector does not match":         {selects("prod"), nil, labelled("dev"), false},
+		"selector matches the old labels": {selects("prod"), labelled("prod"), labelled("dev"), true},
+		"selector matches the new labels": {selects("prod"), labelled("dev"), labelled("prod"), true},
+		"deleted Cluster":                 {selects("prod"), labelled("prod"), nil, true},
+		"invalid selector: no match":      {selects("a b"), labelled("dev"), labelled("a b"), false},
+		"no selector: no match":           {nil, labelled("dev"), labelled("prod"), false},
+		"empty selector: match":           {&metav1.LabelSelector{}, nil, member("a"), true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := picks(&fleet.ClusterGroup{Spec: fleet.ClusterGroupSpec{Selector: test.selector}}, test.sets...); got != test.want {
-				t.Errorf("picks = %v, want %v", got, test.want)
+			group := &fleet.ClusterGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: "g", UID: "u-g"}}
+			group.Spec.Selector = test.selector
+			h := newHandler(t, group)
+			h.onCluster(reconcile.Change[*fleet.Cluster]{Old: test.older, New: test.newer})
+			if got := h.queue.Behind(); got != test.want {
+				t.Errorf("enqueued = %v, want %v", got, test.want)
 			}
 		})
+	}
+}
+
+func TestChangedCluster_ParsesLargeSelectorsOnce(t *testing.T) {
+	var values []string
+	for i := range 180_000 {
+		values = append(values, fmt.Sprintf("%x", i))
+	}
+	var groups []*fleet.ClusterGroup
+	for i := range 10 {
+		group := &fleet.ClusterGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: fmt.Sprint("g-", i), UID: types.UID(fmt.Sprint("u-", i))}}
+		group.Spec.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "env", Operator: metav1.LabelSelectorOpNotIn, Values: values}}}
+		groups = append(groups, group)
+	}
+	h := newHandler(t, groups...)
+	change := reconcile.Change[*fleet.Cluster]{Old: labelled("dev"), New: labelled("prod")}
+	if got := testing.AllocsPerRun(1, func() { h.onCluster(change) }); got > 1000 {
+		t.Errorf("the second event takes %.0f allocations", got)
+	}
+	if !h.queue.Behind() {
+		t.Error("no group is enqueued")
 	}
 }
 

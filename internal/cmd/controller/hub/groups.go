@@ -1,0 +1,32 @@
+package hub
+
+import (
+	"sync"
+
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/fleet-hub/fleet/internal/rules/targeting"
+)
+
+// groups caches the parsed ClusterGroups of each workspace.
+type groups struct {
+	mu          sync.Mutex
+	byWorkspace map[string]targeting.Groups
+}
+
+// GroupsIn returns the ClusterGroups of a workspace. It parses only selectors that have changed since the last call.
+func (a *Context) GroupsIn(workspace string) (targeting.Groups, error) {
+	a.groups.mu.Lock()
+	defer a.groups.mu.Unlock()
+	listed, err := a.ClusterGroups.Cache().List(workspace, labels.Everything())
+	if err != nil || len(listed) == 0 {
+		delete(a.groups.byWorkspace, workspace)
+		return targeting.Groups{}, err
+	}
+	if a.groups.byWorkspace == nil {
+		a.groups.byWorkspace = map[string]targeting.Groups{}
+	}
+	current := a.groups.byWorkspace[workspace].Update(listed)
+	a.groups.byWorkspace[workspace] = current
+	return current, nil
+}
