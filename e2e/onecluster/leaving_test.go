@@ -103,7 +103,7 @@ func expectUntouched(ctx context.Context, downstream string) {
 		content, err := world.PodLog(downstream, pod.Namespace, pod.Name)
 		g.Expect(err).NotTo(HaveOccurred())
 		log = string(content)
-		g.Expect(log).To(ContainSubstring("the hub does not accept the stored identity"))
+		g.Expect(log).To(ContainSubstring("the hub rejects the agent's credential"))
 	}).WithContext(ctx).WithTimeout(framework.Patience).Should(Succeed())
 	kept, err := world.On(downstream).Kube.CoreV1().ConfigMaps(downstream).Get(ctx, downstream, metav1.GetOptions{})
 	Expect(err).NotTo(HaveOccurred())

@@ -65,5 +65,5 @@ func (s *Store) Accepts(annotations map[string]string, version string) error {
 	if !s.Loaded() || written == version {
 		return nil
 	}
-	return fmt.Errorf("the configuration was written for version %q, this is version %q; it is ignored until the upgrade of one of the two", written, version)
+	return fmt.Errorf("the configuration is for version %q and this controller has version %q: it is ignored until both are the same; if they stay different, upgrade chart fleet and its image together", written, version)
 }

@@ -20,7 +20,7 @@ var (
 	// ErrUnknownTLSMode means that the mode is neither "strict" nor "system-store". An empty mode is also unknown.
 	ErrUnknownTLSMode = errors.New(`unknown TLS mode, want "system-store" or "strict"`)
 	// ErrNoCA means that the mode is strict but no CA is given.
-	ErrNoCA = errors.New("TLS mode strict needs a CA, but none is given")
+	ErrNoCA = errors.New("TLS mode strict needs a CA, but none is given; add the CA, or set agentTLSMode to system-store")
 )
 
 // probeTimeout limits the request that tests whether the system's roots suffice.

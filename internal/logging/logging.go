@@ -59,9 +59,15 @@ func Bridge(logger *slog.Logger, o Options) {
 	}
 
 	caches := logger.With("library", "lasso")
-	log.Infof = func(format string, args ...any) { caches.Debug("controller", "detail", fmt.Sprintf(format, args...)) }
-	log.Errorf = func(format string, args ...any) { caches.Error("controller", "error", fmt.Sprintf(format, args...)) }
-	log.Debugf = func(format string, args ...any) { caches.Debug("controller", "detail", fmt.Sprintf(format, args...)) }
+	log.Infof = func(format string, args ...any) {
+		caches.Debug("controller library message", "detail", fmt.Sprintf(format, args...))
+	}
+	log.Errorf = func(format string, args ...any) {
+		caches.Error("controller library reports an error", "error", fmt.Sprintf(format, args...))
+	}
+	log.Debugf = func(format string, args ...any) {
+		caches.Debug("controller library message", "detail", fmt.Sprintf(format, args...))
+	}
 
 	logrus.SetOutput(io.Discard)
 	logrus.SetLevel(logrus.InfoLevel)
@@ -86,11 +92,11 @@ func (h hook) Fire(entry *logrus.Entry) error {
 	}
 	switch {
 	case entry.Level <= logrus.ErrorLevel:
-		h.logger.Error("controller", args...)
+		h.logger.Error("controller library reports an error", args...)
 	case entry.Level == logrus.WarnLevel:
-		h.logger.Warn("controller", args...)
+		h.logger.Warn("controller library warns", args...)
 	default:
-		h.logger.Debug("controller", args...)
+		h.logger.Debug("controller library message", args...)
 	}
 	return nil
 }

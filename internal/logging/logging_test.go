@@ -27,7 +27,7 @@ func TestBridge(t *testing.T) {
 		},
 		"lasso: failing handler is an error": {
 			say:  func() { log.Errorf("syncing %s", "a/b") },
-			want: `level=ERROR msg=controller library=lasso error="syncing a/b"` + "\n",
+			want: `level=ERROR msg="controller library reports an error" library=lasso error="syncing a/b"` + "\n",
 		},
 		"lasso: progress is not logged": {
 			say: func() { log.Infof("Starting %s", "x"); log.Debugf("more") },
@@ -35,15 +35,15 @@ func TestBridge(t *testing.T) {
 		"lasso: progress is logged under debug": {
 			debug: true,
 			say:   func() { log.Infof("Starting %s", "x"); log.Debugf("more") },
-			want:  "level=DEBUG msg=controller library=lasso detail=\"Starting x\"\nlevel=DEBUG msg=controller library=lasso detail=more\n",
+			want:  "level=DEBUG msg=\"controller library message\" library=lasso detail=\"Starting x\"\nlevel=DEBUG msg=\"controller library message\" library=lasso detail=more\n",
 		},
 		"wrangler: warnings keep their fields": {
 			say:  func() { logrus.WithField("kind", "Cluster").Warn("slow") },
-			want: "level=WARN msg=controller library=wrangler detail=slow kind=Cluster\n",
+			want: "level=WARN msg=\"controller library warns\" library=wrangler detail=slow kind=Cluster\n",
 		},
 		"wrangler: errors are errors": {
 			say:  func() { logrus.Error("broken") },
-			want: "level=ERROR msg=controller library=wrangler detail=broken\n",
+			want: "level=ERROR msg=\"controller library reports an error\" library=wrangler detail=broken\n",
 		},
 		"wrangler: progress is not logged": {
 			say: func() { logrus.Info("hello") },
@@ -51,7 +51,7 @@ func TestBridge(t *testing.T) {
 		"wrangler: progress is logged under debug": {
 			debug: true,
 			say:   func() { logrus.Debug("hello") },
-			want:  "level=DEBUG msg=controller library=wrangler detail=hello\n",
+			want:  "level=DEBUG msg=\"controller library message\" library=wrangler detail=hello\n",
 		},
 	}
 	for name, test := range tests {

@@ -29,14 +29,14 @@ func agentRegistrations() Definition {
 func agentStages() Definition {
 	return Definition{
 		Name: "fleet_agent_registration_stage_duration_seconds", Type: Histogram, Labels: []string{"stage"}, Buckets: latencyBuckets(),
-		Help: "Seconds the agent stayed in a stage of its registration: Request, Await, AwaitBootstrap",
+		Help: "Seconds the agent stayed in a stage of its registration: Request, Await, AwaitBootstrap (see fleet_agent_stage)",
 	}
 }
 
 func agentStage() Definition {
 	return Definition{
 		Name: "fleet_agent_stage", Type: Gauge, Labels: []string{"stage"},
-		Help: "1 for the agent's stage, else 0: Standby (another replica leads), Request, Await, AwaitBootstrap, GiveUp, Use (registered)",
+		Help: "1 for the agent's stage, else 0: Standby (another replica leads), Request (creates a ClusterRegistration), Await (waits for the hub), AwaitBootstrap (needs Secret fleet-agent-bootstrap), GiveUp (exits, see its log), Use (registered)",
 	}
 }
 

@@ -36,7 +36,7 @@ func requests() Definition {
 func latency() Definition {
 	return Definition{
 		Name: "rest_client_request_duration_seconds", Type: Histogram, Labels: []string{"verb", "host"},
-		Help: "Seconds until API servers responded; host as above", Buckets: []float64{.005, .025, .1, .5, 1, 5, 15, 60},
+		Help: "Seconds until API servers responded; host is the address of the process's own API server, or other for any other server", Buckets: []float64{.005, .025, .1, .5, 1, 5, 15, 60},
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"sort"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
@@ -292,7 +293,7 @@ func need(entries map[string]string, keys ...string) error {
 		return nil
 	}
 	sort.Strings(missing)
-	return fmt.Errorf("no value for %q: %w", missing, ErrIncomplete)
+	return fmt.Errorf("%w, missing or empty keys: %s", ErrIncomplete, strings.Join(missing, ", "))
 }
 
 // ErrHubURL means that the address of a hub is not an https URL. Connections without TLS are refused, because

@@ -54,7 +54,7 @@ func (a *agent) askStored(ctx context.Context, after time.Duration) {
 	before := a.verdict.Answer
 	a.verdict = a.verdict.With(hubclient.AnswerOf(err), a.now())
 	if err != nil && before != a.verdict.Answer {
-		a.log.Warn("the hub does not accept the stored identity", "answer", a.verdict.Answer, "error", err)
+		hubclient.LogRefusal(a.log, a.verdict.Answer, err)
 	}
 }
 
@@ -71,7 +71,7 @@ func (a *agent) askElsewhere(ctx context.Context) {
 	}
 	a.there, a.proof, a.moved = there, serial, a.moved.With(answer, a.now())
 	if err != nil && before != a.moved.Answer {
-		a.log.Warn("the hub address in the bootstrap secret does not accept the stored identity", "hub", a.found.Bootstrap.APIServerURL, "answer", a.moved.Answer, "error", err)
+		hubclient.LogRefusal(a.log.With("hub", a.found.Bootstrap.APIServerURL, "secret", a.found.BootstrapSecret.Name), a.moved.Answer, err)
 	}
 }
 

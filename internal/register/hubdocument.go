@@ -70,7 +70,7 @@ func (a *agent) consultDocument(ctx context.Context, step registering.Outcome) {
 	a.documents.Tried(a.now(), err)
 	a.recovering = nil
 	if err != nil {
-		a.log.Warn("the hub accepts neither the agent's credential nor its recovery token, and no hub document helps; trying again until there is a bootstrap secret", "error", err)
+		a.log.Warn("the hub accepts neither the agent's credential nor its recovery token, trying again; to register the agent again, run on the hub: fleet repair CLUSTER", "error", err)
 	}
 }
 

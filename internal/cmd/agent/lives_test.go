@@ -184,7 +184,7 @@ func TestUntrustedHubCertificate_AgentKeepsItsIdentity(t *testing.T) {
 	s.answer(token)
 	s.expectReady(first, true)
 	hub.Impersonate(true)
-	s.expectLog(first, "the hub does not accept the stored identity", 1)
+	s.expectLog(first, "the hub's certificate is not trusted", 1)
 	s.expectLog(first, "signed by unknown authority", 1)
 	hub.Impersonate(false)
 	s.heartbeat(now())

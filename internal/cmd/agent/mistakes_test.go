@@ -31,11 +31,11 @@ func TestInvalidBootstrap_ExitsWithTheRemedyAndJoinsAfterRepair(t *testing.T) {
 		},
 		"incomplete": {
 			func(_ *site, s *corev1.Secret, _ *corev1.ConfigMap) { delete(s.Data, "token") },
-			[]string{registering.ErrBootstrapUnusable.Error(), `"token"`, "create a ClusterRegistrationToken on the hub"},
+			[]string{registering.ErrBootstrapUnusable.Error(), "keys: token", "create a ClusterRegistrationToken on the hub"},
 		},
 		"no-url": {
 			func(_ *site, s *corev1.Secret, _ *corev1.ConfigMap) { s.Data["apiServerURL"] = nil },
-			[]string{registering.ErrBootstrapUnusable.Error(), `"apiServerURL"`, "create a ClusterRegistrationToken on the hub"},
+			[]string{registering.ErrBootstrapUnusable.Error(), "keys: apiServerURL", "create a ClusterRegistrationToken on the hub"},
 		},
 		"ca-is-none": {
 			func(_ *site, s *corev1.Secret, _ *corev1.ConfigMap) { s.Data["apiServerCA"] = []byte("a certificate") },

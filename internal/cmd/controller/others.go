@@ -83,7 +83,7 @@ func standAside(ctx context.Context, options env.Controller, out io.Writer, beca
 	if err != nil {
 		return err
 	}
-	log.Info("nothing to do", "command", "fleetcontroller", "health", listening.Health, "metrics", listening.Metrics, "because", because)
+	log.Info("this process has no work and only stays running", "command", "fleetcontroller", "health", listening.Health, "metrics", listening.Metrics, "because", because)
 	<-ctx.Done()
 	return nil
 }

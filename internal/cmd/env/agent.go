@@ -54,9 +54,9 @@ func (a *Agent) Bind(flags *pflag.FlagSet) {
 	flags.StringVar(&a.Kubeconfig, "kubeconfig", "", "kubeconfig file (default: in-cluster, then the default kubeconfig)")
 	flags.StringVar(&a.Scope, "agent-scope", "", "scope that distinguishes the objects of several agents in one cluster [AGENT_SCOPE]")
 	flags.StringVar(&a.checkin, "checkin-interval", "", "interval between heartbeats, 15m if empty or 0 [CHECKIN_INTERVAL]")
-	flags.BoolVar(&a.LeaderElect, "leader-elect", true, "work only while holding the lease")
-	flags.BoolVar(&a.Debug, "debug", false, "also log what was checked, not only what changed")
-	flags.IntVar(&a.DebugLevel, "debug-level", 0, "verbosity of the client library with --debug")
+	flags.BoolVar(&a.LeaderElect, "leader-elect", true, "use leader election; disable it only with one replica")
+	flags.BoolVar(&a.Debug, "debug", false, "log at debug level")
+	flags.IntVar(&a.DebugLevel, "debug-level", 0, "klog verbosity of client-go (0 to 10), with --debug")
 	flags.StringVar(&a.LogFormat, "log-format", LogText, "text, or json: one object for each line [FLEET_LOG_FORMAT]")
 }
 

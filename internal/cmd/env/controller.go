@@ -100,9 +100,9 @@ func (c *Controller) Bind(flags *pflag.FlagSet) {
 	flags.BoolVar(&c.DisableBootstrap, "disable-bootstrap", false, "do not register the hub's own cluster")
 	flags.StringVar(&c.Shard, "shard-id", "", "shard of this process: deliver only resources with this value of label fleet.cattle.io/shard-ref")
 	flags.BoolVar(&c.DisableMetrics, "disable-metrics", false, "turn off the metrics server")
-	flags.BoolVar(&c.LeaderElect, "leader-elect", true, "work only while holding the lease")
-	flags.BoolVar(&c.Debug, "debug", false, "also log what was checked, not only what changed")
-	flags.IntVar(&c.DebugLevel, "debug-level", 0, "verbosity of the client library with --debug")
+	flags.BoolVar(&c.LeaderElect, "leader-elect", true, "use leader election; disable it only with one replica")
+	flags.BoolVar(&c.Debug, "debug", false, "log at debug level")
+	flags.IntVar(&c.DebugLevel, "debug-level", 0, "klog verbosity of client-go (0 to 10), with --debug")
 	flags.StringVar(&c.LogFormat, "log-format", LogText, "text, or json: one object for each line [FLEET_LOG_FORMAT]")
 }
 

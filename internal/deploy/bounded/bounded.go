@@ -60,7 +60,7 @@ func (r *Renderings) Render(set placement.Set, account string, release placement
 		return render()
 	}
 	if !r.begin(release, deployment) {
-		return nil, tooLong("an earlier rendering of the chart of release %s has not ended", release)
+		return nil, tooLong("release %s is still being rendered by an earlier attempt", release)
 	}
 	leave, err := func() {}, error(nil)
 	if set != r.agent {
@@ -190,8 +190,8 @@ func tooMany(account string) error {
 	if account == "" {
 		of = "Bundles without a service account"
 	}
-	return outcome.Because(conditions.ReasonRenderingFailed, fmt.Errorf("%d renderings of %s have not ended, which is the most: correct the charts and "+
-		"kustomizations of Bundles with this reason, and restart the agent, which cannot stop them", perAccount, of))
+	return outcome.Because(conditions.ReasonRenderingFailed, fmt.Errorf("%d renderings of %s have not ended, which is the limit: correct the charts and "+
+		"kustomizations of Bundles with reason RenderingFailed, and restart the agent, which cannot stop a rendering", perAccount, of))
 }
 
 func tooLong(format string, args ...any) error {

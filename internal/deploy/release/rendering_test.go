@@ -32,7 +32,7 @@ func TestValuesSchema_IsLimitedLikeTemplates(t *testing.T) {
 		}()
 		synctest.Wait()
 		r := &rendering{in: in, bounds: bounds, capabilities: func() *chartutil.Capabilities { return nil }}
-		if err := r.render(engine.Engine{}); err == nil || !strings.Contains(err.Error(), "an earlier rendering") {
+		if err := r.render(engine.Engine{}); err == nil || !strings.Contains(err.Error(), "by an earlier attempt") {
 			t.Errorf("the schema is evaluated without the limit: error %v", err)
 		}
 		c.Schema = []byte(`{"$ref": "file:///etc/hostname"}`)

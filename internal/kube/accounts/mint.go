@@ -28,7 +28,7 @@ var ErrTokenPending = errors.New("the account's token secret is not filled yet")
 var ErrTokenSecretTaken = errors.New("the name of the account's token secret is taken by a secret of another type")
 
 // ErrNotInForce means that the API server does not grant the rights of a new token yet.
-var ErrNotInForce = errors.New("the account's rights are not in force yet")
+var ErrNotInForce = errors.New("the API server does not apply the account's RBAC rights yet")
 
 // Mint returns a bearer token of a ServiceAccount with at least this lifetime. It requests the token from the
 // TokenRequest API. If the API server grants less or nothing, it uses a token Secret of the account, which does

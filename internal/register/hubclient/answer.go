@@ -3,6 +3,7 @@ package hubclient
 import (
 	"crypto/x509"
 	"errors"
+	"log/slog"
 	"net/http"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -23,6 +24,18 @@ func AnswerOf(err error) registering.Answer {
 		return registering.Untrusted
 	}
 	return registering.Unanswered
+}
+
+// LogRefusal logs an answer to the agent's credential that is not Accepted, with its error.
+func LogRefusal(log *slog.Logger, answer registering.Answer, err error) {
+	switch answer {
+	case registering.Rejected:
+		log.Warn("the hub rejects the agent's credential", "answer", answer, "error", err)
+	case registering.Untrusted:
+		log.Warn("the hub's certificate is not trusted", "answer", answer, "error", err)
+	default:
+		log.Warn("the hub does not answer whether it accepts the agent's credential", "answer", answer, "error", err)
+	}
 }
 
 // isUntrusted reports whether the certificate is signed by a CA that the identity does not trust. An expired

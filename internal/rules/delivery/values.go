@@ -28,7 +28,7 @@ const maxSecret = 1 << 20
 
 // ErrValuesTooLarge means that the values of a BundleDeployment do not fit into a Secret. It holds the values in use
 // and the staged values, which differ only while a change waits.
-var ErrValuesTooLarge = errors.New("helm.values: no Secret holds them: the values in use and the staged values may take 1 MiB together")
+var ErrValuesTooLarge = errors.New("helm.values: the values in use and the staged values together exceed 1 MiB, the limit of a Secret; make the values smaller")
 
 // maxInline is the maximum size in bytes of the values in use and the staged values, together, that a BundleDeployment
 // contains. The API server writes and sends the whole object with each status, and larger values cost more there than

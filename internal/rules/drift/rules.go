@@ -26,8 +26,8 @@ const (
 const maxShared = 20_000
 
 // ErrTooManyRules means that too many rules of a bundle are for several objects.
-var ErrTooManyRules = errors.New("diff.comparePatches: too many jsonPointers are for several objects, or the names have too many or too long " +
-	"regular expressions: write the names and namespaces of objects, or leave out some entries")
+var ErrTooManyRules = errors.New("diff.comparePatches: too many jsonPointers in patches without an exact name and namespace, or too many or too " +
+	"long regular expressions for names; set the name and the namespace of each object, or remove patches")
 
 // Rules say which differences a bundle ignores. The zero value ignores none. Rules are found by what they name, so that
 // an object does not cost more if there are more rules for other objects.

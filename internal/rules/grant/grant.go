@@ -164,7 +164,7 @@ func give(in Input, cluster *fleet.Cluster) Outcome {
 	}
 	out.Children = requestRights(in, cluster)
 	if accountReplaced(in, cluster) {
-		out.Reason, out.Message = conditions.ReasonAccountReplaced, "the agent's account was deleted, and its token with it: the account was created again, but an agent that has fetched its credential has to register again; raise spec.redeployAgentGeneration of its Cluster, or give the agent another bootstrap Secret"
+		out.Reason, out.Message = conditions.ReasonAccountReplaced, "the agent's ServiceAccount was deleted and created again, so a credential that the agent has fetched is no longer valid. An imported agent and an agent with a recovery key register again by themselves. For any other agent, run: fleet repair "+cluster.Name+" -n "+cluster.Namespace
 	}
 	switch {
 	case awaitsRights(in, cluster):

@@ -10,9 +10,9 @@ const (
 	// manyAgents is the smallest number of late agents that suggests a problem of the hub or its network. When many
 	// agents become silent at once, the agents themselves are rarely the cause.
 	manyAgents = 4
-	// WithheldIntervals is how many check-in intervals the mark of a silent agent is withheld at most, once heartbeats of
+	// withheldIntervals is how many check-in intervals the mark of a silent agent is withheld at most, once heartbeats of
 	// other agents arrive: they show that the hub can be reached.
-	WithheldIntervals = 12
+	withheldIntervals = 12
 )
 
 // Reports counts the agents of a workspace that have ever reported and are not marked. Late is how many of them are late.
@@ -80,5 +80,5 @@ func withheldUntil(in ReportingInput) time.Time {
 	if since.Before(in.Arrivals.since) {
 		since = in.Arrivals.since
 	}
-	return since.Add(WithheldIntervals * max(hub, CheckinInterval(in)))
+	return since.Add(withheldIntervals * max(hub, CheckinInterval(in)))
 }

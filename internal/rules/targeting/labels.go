@@ -21,8 +21,8 @@ func CheckName(name string) error {
 	if len(name) <= validation.LabelValueMaxLength {
 		return nil
 	}
-	return fmt.Errorf("%w: BundleDeployments are found by it as the value of a label, which has %d characters at most, and not %d",
-		ErrNameTooLong, validation.LabelValueMaxLength, len(name))
+	return fmt.Errorf("%w: it has %d characters, but at most %d are allowed because Fleet uses it as a label value; create the object again with a shorter name",
+		ErrNameTooLong, len(name), validation.LabelValueMaxLength)
 }
 
 // BundleLabels returns the labels that all BundleDeployments of a Bundle share: the Bundle's labels that concern users

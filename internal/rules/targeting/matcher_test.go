@@ -62,15 +62,15 @@ func TestInvalidSelector_ErrorNamesIt(t *testing.T) {
 	}{
 		"of a target": {
 			targetingtest.Bundle(targetingtest.Targets(targetingtest.Everywhere(), fleet.BundleTarget{Name: "prod", ClusterSelector: targetingtest.Unparsable()})),
-			`target 1 (prod): clusterSelector: invalid label selector: "Resembles" is not a valid label selector operator`,
+			`spec.targets[1] (prod): clusterSelector: invalid label selector: "Resembles" is not a valid label selector operator`,
 		},
 		"of a target's groups": {
 			targetingtest.Bundle(targetingtest.Targets(fleet.BundleTarget{ClusterGroupSelector: targetingtest.Unparsable()})),
-			`target 0: clusterGroupSelector: invalid label selector: "Resembles" is not a valid label selector operator`,
+			`spec.targets[0]: clusterGroupSelector: invalid label selector: "Resembles" is not a valid label selector operator`,
 		},
 		"of a restriction": {
 			targetingtest.Bundle(targetingtest.Restrictions(fleet.BundleTargetRestriction{Name: "r", ClusterSelector: targetingtest.Unparsable()})),
-			`target restriction 0 (r): clusterSelector: invalid label selector: "Resembles" is not a valid label selector operator`,
+			`spec.targetRestrictions[0] (r): clusterSelector: invalid label selector: "Resembles" is not a valid label selector operator`,
 		},
 	}
 	for name, test := range tests {

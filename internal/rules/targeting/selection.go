@@ -46,10 +46,10 @@ func NewSelection(bundle *fleet.Bundle) (*Selection, error) {
 			ClusterGroup: restriction.ClusterGroup, ClusterGroupSelector: restriction.ClusterGroupSelector,
 		})
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", label("target restriction", i, restriction.Name), err)
+			return nil, fmt.Errorf("%s: %w", label("spec.targetRestrictions", i, restriction.Name), err)
 		}
 		s.restrictions = append(s.restrictions, matcher)
-		s.note(matcher, label("target restriction", i, restriction.Name))
+		s.note(matcher, label("spec.targetRestrictions", i, restriction.Name))
 		s.size += 1 + sizeOf(restriction.ClusterSelector) + sizeOf(restriction.ClusterGroupSelector)
 	}
 	customisations := 0
@@ -63,9 +63,9 @@ func NewSelection(bundle *fleet.Bundle) (*Selection, error) {
 			ClusterGroup: target.ClusterGroup, ClusterGroupSelector: target.ClusterGroupSelector,
 		})
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", label("target", i, target.Name), err)
+			return nil, fmt.Errorf("%s: %w", label("spec.targets", i, target.Name), err)
 		}
-		s.note(matcher, label("target", i, target.Name))
+		s.note(matcher, label("spec.targets", i, target.Name))
 		s.size += 1 + sizeOf(target.ClusterSelector) + sizeOf(target.ClusterGroupSelector)
 		if i < customisations {
 			s.customisations = append(s.customisations, choice{target, matcher})
@@ -84,11 +84,11 @@ func (s *Selection) note(matcher Matcher, where string) {
 	}
 }
 
-func label(what string, index int, name string) string {
+func label(field string, index int, name string) string {
 	if name == "" {
-		return fmt.Sprintf("%s %d", what, index)
+		return fmt.Sprintf("%s[%d]", field, index)
 	}
-	return fmt.Sprintf("%s %d (%s)", what, index, name)
+	return fmt.Sprintf("%s[%d] (%s)", field, index, name)
 }
 
 // Picks reports whether the Bundle goes, or may go, to a cluster that is in these groups.

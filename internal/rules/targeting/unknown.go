@@ -9,7 +9,7 @@ import (
 
 // GroupRef is a ClusterGroup that a Bundle names.
 type GroupRef struct {
-	// Where is the part of the Bundle that names it, such as "target 0 (prod)".
+	// Where is the part of the Bundle that names it, such as "spec.targets[0] (prod)".
 	Where string
 	// Name is the name of the group.
 	Name string
@@ -49,7 +49,7 @@ func (s *Selection) UnknownClusters(clusters []*fleet.Cluster) (unknown []string
 			}
 		}
 		if !known[name] {
-			where := label("target", len(s.customisations)+i, candidate.target.Name)
+			where := label("spec.targets", len(s.customisations)+i, candidate.target.Name)
 			unknown = append(unknown, fmt.Sprintf("%s: clusterName %s", where, name))
 		}
 	}

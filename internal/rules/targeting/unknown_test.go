@@ -20,11 +20,11 @@ func TestUnknownGroups(t *testing.T) {
 	}{
 		"no group is named":        {targetingtest.Bundle(targetingtest.Targets(targetingtest.Everywhere())), nil},
 		"all groups exist":         {targetingtest.Bundle(targetingtest.Targets(targetingtest.InGroup("prod"), targetingtest.InGroup("dev"))), nil},
-		"one group does not exist": {targetingtest.Bundle(targetingtest.Targets(targetingtest.InGroup("prod"), targetingtest.InGroup("test"))), []string{"target 1: clusterGroup test"}},
-		"a target with a name":     {targetingtest.Bundle(targetingtest.Targets(targetingtest.InGroup("test", func(t *fleet.BundleTarget) { t.Name = "tests" }))), []string{"target 0 (tests): clusterGroup test"}},
-		"a restriction":            {targetingtest.Bundle(targetingtest.Targets(targetingtest.Everywhere()), targetingtest.Restrictions(fleet.BundleTargetRestriction{ClusterGroup: "test"})), []string{"target restriction 0: clusterGroup test"}},
-		"a customisation":          {targetingtest.Bundle(targetingtest.Targets(targetingtest.InGroup("x"), targetingtest.Everywhere()), targetingtest.Restrictions(fleet.BundleTargetRestriction{ClusterGroup: "prod"})), []string{"target 0: clusterGroup x"}},
-		"one that is named twice":  {targetingtest.Bundle(targetingtest.Targets(targetingtest.InGroup("x"), targetingtest.InGroup("x"))), []string{"target 0: clusterGroup x", "target 1: clusterGroup x"}},
+		"one group does not exist": {targetingtest.Bundle(targetingtest.Targets(targetingtest.InGroup("prod"), targetingtest.InGroup("test"))), []string{"spec.targets[1]: clusterGroup test"}},
+		"a target with a name":     {targetingtest.Bundle(targetingtest.Targets(targetingtest.InGroup("test", func(t *fleet.BundleTarget) { t.Name = "tests" }))), []string{"spec.targets[0] (tests): clusterGroup test"}},
+		"a restriction":            {targetingtest.Bundle(targetingtest.Targets(targetingtest.Everywhere()), targetingtest.Restrictions(fleet.BundleTargetRestriction{ClusterGroup: "test"})), []string{"spec.targetRestrictions[0]: clusterGroup test"}},
+		"a customisation":          {targetingtest.Bundle(targetingtest.Targets(targetingtest.InGroup("x"), targetingtest.Everywhere()), targetingtest.Restrictions(fleet.BundleTargetRestriction{ClusterGroup: "prod"})), []string{"spec.targets[0]: clusterGroup x"}},
+		"one that is named twice":  {targetingtest.Bundle(targetingtest.Targets(targetingtest.InGroup("x"), targetingtest.InGroup("x"))), []string{"spec.targets[0]: clusterGroup x", "spec.targets[1]: clusterGroup x"}},
 		"a selector of groups":     {targetingtest.Bundle(targetingtest.Targets(fleet.BundleTarget{ClusterGroupSelector: targetingtest.Selector("a", "b")})), nil},
 	}
 	for name, test := range tests {
@@ -97,7 +97,7 @@ func TestUnknownClusters(t *testing.T) {
 		want   []string
 	}{
 		"names of both kinds exist":          {targetingtest.Bundle(to("c-123"), to("east")), nil},
-		"a name is misspelt":                 {targetingtest.Bundle(to("east"), to("eats")), []string{"target 1: clusterName eats"}},
+		"a name is misspelt":                 {targetingtest.Bundle(to("east"), to("eats")), []string{"spec.targets[1]: clusterName eats"}},
 		"a target excludes it":               {targetingtest.Bundle(to("west", targetingtest.DoNotDeploy)), nil},
 		"a customisation names it":           {targetingtest.Bundle(to("west"), to("east"), targetingtest.Restrictions(fleet.BundleTargetRestriction{ClusterName: "east"})), nil},
 		"other criteria of a target exclude": {targetingtest.Bundle(to("east", func(t *fleet.BundleTarget) { t.ClusterGroup = "none" })), nil},

@@ -186,7 +186,7 @@ func (j *joiner) late(ctx context.Context, progress waiting) error {
 	reason, message := j.podCause(ctx)
 	switch {
 	case progress.reported:
-		failure.Problems = []error{fmt.Errorf("the cluster has joined, and no pod of the agent with its present settings was ready within %s: %s", j.timeout, cmp.Or(foreign.Excerpt(message, 1024), "the pods run"))}
+		failure.Problems = []error{fmt.Errorf("the cluster has joined, and no pod of the agent with its present settings was ready within %s: %s", j.timeout, cmp.Or(foreign.Excerpt(message, 1024), "the status of the pods shows no cause"))}
 		return failure.Because(cmp.Or(reason, conditions.ReasonAgentPodFailing)).With("correct --image, --values or --set, and run the command again",
 			j.here(fmt.Sprintf("kubectl describe pods -n %s -l app=%s", j.namespace, names.Agent)))
 	case progress.credential:

@@ -117,7 +117,7 @@ func TestMistakes_HaveAMessageAndExitCode1(t *testing.T) {
 		},
 		"invalid selector": {
 			text: header + "spec: {targets: [{clusterSelector: {matchExpressions: [{key: a, operator: Resembles}]}}]}\n",
-			want: "targeting error: target 0: clusterSelector: invalid label selector: \"Resembles\" is not a valid label selector operator\n",
+			want: "targeting error: spec.targets[0]: clusterSelector: invalid label selector: \"Resembles\" is not a valid label selector operator\n",
 		},
 		"invalid rollout": {
 			text: header + "spec: {rolloutStrategy: {maxUnavailable: many}, targets: [{clusterSelector: {}}]}\n",

@@ -114,7 +114,7 @@ func TestMissingClusterGroup_IsReportedAndDeploymentsStay(t *testing.T) {
 		})
 	}
 	must(t, w.Delete(t.Context(), client.ClusterGroups, w.workspace, "first"))
-	told("False", "ClusterGroupUnknown", "target 0 (first): clusterGroup first: there is no such ClusterGroup in "+w.workspace+
+	told("False", "ClusterGroupUnknown", "spec.targets[0] (first): clusterGroup first: there is no such ClusterGroup in "+w.workspace+
 		"; create it or name another: until then, what only it selects stays as it is, and clusters that another target selects follow that target")
 	if after := w.deployment(t, "web", "one", "what was there", exists); after.UID != before.UID || after.DeletionTimestamp != nil {
 		t.Errorf("what was deployed was touched: %+v", after)
@@ -134,7 +134,7 @@ func TestTargetNamesAnAbsentCluster_IsReportedUntilItExists(t *testing.T) {
 		w.bundleThat(t, "web", "its condition TargetsKnown", func(b *fleet.Bundle) bool {
 			condition := conditions.Get(b.Status.Conditions, conditions.TargetsKnown)
 			return condition != nil && condition.Status == status && condition.Reason == reason &&
-				strings.HasPrefix(condition.Message, "target 0: clusterName one: there is no such Cluster in "+w.workspace) == (status == "False")
+				strings.HasPrefix(condition.Message, "spec.targets[0]: clusterName one: there is no such Cluster in "+w.workspace) == (status == "False")
 		})
 	}
 	reported("False", "AwaitingTargetCluster")
@@ -211,7 +211,7 @@ func TestTooLargeValues_AreReported(t *testing.T) {
 	w.label(t, client.Clusters, "one", "size", "600000")
 	w.bundleThat(t, "web", "the reason", func(b *fleet.Bundle) bool {
 		message, _ := readyMessage(b)
-		return strings.Contains(message, "/one: targeting error: helm.values: no Secret holds them")
+		return strings.Contains(message, "/one: targeting error: helm.values: the values in use and the staged values together exceed 1 MiB")
 	})
 	w.label(t, client.Clusters, "two", "size", "2")
 	w.expectValues(t, w.deployment(t, "web", "two", "the other goes on", hasValues(`{"text":"xx"}`)), `{"text":"xx"}`)

@@ -79,7 +79,7 @@ func TestInvalidBundle_IsReportedUntilCorrected(t *testing.T) {
 	}{
 		"selector": {
 			invalid, map[string]any{"targets": []any{map[string]any{"clusterName": "one"}}},
-			`targeting error: target 0 (prod): clusterSelector: invalid label selector: "Resembles" is not a valid label selector operator`,
+			`targeting error: spec.targets[0] (prod): clusterSelector: invalid label selector: "Resembles" is not a valid label selector operator`,
 		},
 		"registry": {
 			map[string]any{"contentsId": "s-1"}, map[string]any{"contentsId": nil},

@@ -147,7 +147,7 @@ func loadConfig(ctx context.Context, client kubernetes.Interface, namespace, ver
 		return config.Config{}, fmt.Errorf("%w: ConfigMap %s/%s, key %s: %w", ErrConfigMalformed, namespace, names.ControllerConfig, names.ConfigKey, err)
 	}
 	for _, warning := range warnings {
-		log.Warn("configuration", "warning", warning)
+		log.Warn("invalid configuration value ignored", "warning", warning)
 	}
 	return parsed, nil
 }

@@ -56,8 +56,8 @@ func (a *Context) manySilent(many liveness.Many) {
 		about = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: a.Namespaces.System, Name: names.ControllerConfig}} // it need not exist
 	}
 	a.Recorder.Eventf(about, corev1.EventTypeWarning, reasonManySilent,
-		"%d of %d agents that report in %s became silent at once, so none of them is marked, at most until others have reported for %d check-in intervals: check whether agents can reach the hub at its apiServerURL",
-		many.Agents.Late, many.Agents.HeardOf, someOf(many.Workspaces), supervision.WithheldIntervals)
+		"%d of %d agents in %s stopped reporting at the same time. Their Clusters keep their state for now, because the cause is probably the hub or its network. Check that agents can reach the hub at its apiServerURL.",
+		many.Agents.Late, many.Agents.HeardOf, someOf(many.Workspaces))
 }
 
 // maxWorkspaces is how many workspaces a message names.

@@ -86,7 +86,7 @@ func TestManySilentAgents_AreReportedToTheOperator(t *testing.T) {
 	hub.App.Liveness.Judge()
 	hub.App.Liveness.Judge()
 	want := []string{
-		"Warning ManyAgentsSilent 4 of 4 agents that report in workspace ws became silent at once, so none of them is marked, at most until others have reported for 12 check-in intervals: check whether agents can reach the hub at its apiServerURL",
+		"Warning ManyAgentsSilent 4 of 4 agents in workspace ws stopped reporting at the same time. Their Clusters keep their state for now, because the cause is probably the hub or its network. Check that agents can reach the hub at its apiServerURL.",
 	}
 	if diff := cmp.Diff(want, hub.Told()); diff != "" {
 		t.Errorf("Events (-want +got):\n%s", diff)

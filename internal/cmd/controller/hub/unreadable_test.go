@@ -54,13 +54,14 @@ func (l *lines) Write(p []byte) (int, error) {
 	return l.text.Write(p)
 }
 
-// about returns the log lines about undecodable fields, without their times.
+// about returns the log lines about undecodable fields, without their times and remedies.
 func (l *lines) about(object string) (found []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for line := range strings.Lines(l.text.String()) {
 		if _, told, ok := strings.Cut(line, `msg="object cannot be decoded completely" `); ok && strings.Contains(told, object) {
-			found = append(found, strings.TrimSpace(told))
+			fields, _, _ := strings.Cut(told, "; correct it with: ")
+			found = append(found, fields)
 		}
 	}
 	return found
@@ -175,7 +176,7 @@ func at(g Gomega, document []byte, path string) string {
 func (o object) expectReported(log *lines, kind, fields, remedy string) {
 	o.t.Helper()
 	NewWithT(o.t).Eventually(func(g Gomega) {
-		g.Expect(log.about(kind + " " + o.namespace + "/" + o.name + `"`)).To(Equal([]string{fmt.Sprintf(`object="%s %s/%s" error="undecodable: %s"`, kind, o.namespace, o.name, fields)}))
+		g.Expect(log.about(kind + " " + o.namespace + "/" + o.name + `"`)).To(Equal([]string{fmt.Sprintf(`object="%s %s/%s" error="undecodable: %s`, kind, o.namespace, o.name, fields)}))
 		list, err := o.hub.Kube.CoreV1().Events(o.namespace).List(o.t.Context(), metav1.ListOptions{FieldSelector: "reason=Unreadable,involvedObject.name=" + o.name})
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(list.Items).NotTo(BeEmpty())

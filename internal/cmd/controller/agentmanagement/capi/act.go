@@ -61,7 +61,7 @@ func (h *handler) create(in capirule.Input) error {
 		return nil // the cache will have it, which is an event
 	}
 	if err != nil {
-		return fmt.Errorf("creating its Cluster: %w", err)
+		return fmt.Errorf("creating Cluster %s/%s: %w", created.Namespace, created.Name, err)
 	}
 	h.app.Log.Info("cluster of Cluster API registered", "cluster", in.Key.String())
 	return nil
@@ -132,7 +132,7 @@ func (h *handler) confirm(ctx context.Context, in capirule.Input) error {
 	}
 	found, err := h.watch.source.find(ctx, h.watch.version(), in.Key)
 	if err != nil {
-		return fmt.Errorf("looking for it before its Cluster is deleted: %w", err)
+		return fmt.Errorf("reading Cluster %s of Cluster API, before its Cluster of Fleet is deleted: %w", in.Key, err)
 	}
 	if found != nil && capirule.MarkOf(found) == mark {
 		return errBehind
@@ -143,7 +143,7 @@ func (h *handler) confirm(ctx context.Context, in capirule.Input) error {
 // delete deletes the Cluster of Fleet, but not another one that was created with its name since.
 func (h *handler) delete(cluster *fleet.Cluster) error {
 	if err := reconcile.Delete(h.app.Clusters, cluster); err != nil {
-		return fmt.Errorf("deleting its Cluster: %w", err)
+		return fmt.Errorf("deleting Cluster %s/%s: %w", cluster.Namespace, cluster.Name, err)
 	}
 	h.app.Log.Info("cluster of Cluster API deleted", "cluster", cluster.Namespace+"/"+cluster.Name)
 	return nil

@@ -244,7 +244,7 @@ func (h *handler) reconcile(ctx context.Context, key types.NamespacedName) error
 	}
 	in, err := h.gather(ctx, store, key)
 	if err != nil {
-		return fmt.Errorf("reading what concerns it: %w", err)
+		return fmt.Errorf("gathering the state of Cluster %s of Cluster API: %w", key, err)
 	}
 	out := capirule.Decide(in.Input)
 	h.app.Log.Debug("decided about a cluster of Cluster API", "cluster", key.String(), "stage", out.Stage, "reason", out.Reason)

@@ -124,11 +124,11 @@ func (g *groups) run(ctx context.Context) {
 func (g *groups) reconcile(key types.NamespacedName) error {
 	users, err := g.app.Clusters.Cache().GetByIndex(byClass, key.String())
 	if err != nil {
-		return fmt.Errorf("listing its Clusters: %w", err)
+		return fmt.Errorf("listing the Clusters of ClusterGroup %s: %w", key, err)
 	}
 	group, err := reconcile.Optional(g.app.ClusterGroups.Cache().Get(key.Namespace, key.Name))
 	if err != nil {
-		return fmt.Errorf("reading it from the cache: %w", err)
+		return fmt.Errorf("reading ClusterGroup %s from the cache: %w", key, err)
 	}
 	switch capirule.DecideGroup(len(users) > 0, group) {
 	case capirule.GroupMissing:

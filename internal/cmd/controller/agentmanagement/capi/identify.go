@@ -70,7 +70,7 @@ func (h *handler) identify(in gathered) {
 			known.identity, err = h.ask(ctx, kubeconfig)
 		}
 		if err != nil {
-			h.app.Log.Info("cluster of Cluster API does not tell which one it is", "cluster", in.Key.String(), "error", err)
+			h.app.Log.Info("reading the UID of kube-system in a cluster of Cluster API failed", "cluster", in.Key.String(), "error", err)
 		}
 		h.mu.Lock()
 		h.identities[in.Key] = known

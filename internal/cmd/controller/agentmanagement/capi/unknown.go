@@ -65,7 +65,7 @@ func (h *handler) identified(ctx context.Context, cluster *fleet.Cluster, kubeco
 		identity, err = h.ask(ctx, kubeconfig)
 	}
 	if err != nil {
-		h.app.Log.Info("imported cluster does not tell which one it is", "cluster", key.String(), "error", err)
+		h.app.Log.Info("reading the UID of kube-system in an imported cluster failed", "cluster", key.String(), "error", err)
 	}
 	h.app.Identities.NoteFirst(cluster, identity.UID)
 	if err := h.app.Identities.Persist(cluster); err != nil {

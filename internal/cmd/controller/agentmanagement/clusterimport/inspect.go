@@ -82,7 +82,7 @@ func (h *handler) supervise(in gathered) {
 			}
 			written, reportErr := h.reportInspection(cluster, out, err)
 			if failed := errors.Join(err, reportErr); failed != nil {
-				h.app.Log.Warn("looking for an agent failed", "cluster", key.String(), "error", failed)
+				h.app.Log.Warn("inspecting the agent failed", "cluster", key.String(), "error", failed)
 			}
 			h.runs.inspected(key.String(), written.ResourceVersion, !supervisionrule.NeverReported(cluster), out, err)
 		},
@@ -141,7 +141,7 @@ func (h *handler) inspect(ctx context.Context, cluster *fleet.Cluster, kubeconfi
 		return supervisionrule.Outcome{}, err
 	}
 	out := supervisionrule.Decide(in)
-	h.app.Log.Debug("looked for an agent", "cluster", key.String(), "stage", out.Stage, "reason", out.Reason)
+	h.app.Log.Debug("inspected an agent", "cluster", key.String(), "stage", out.Stage, "reason", out.Reason)
 	if !out.FreshToken {
 		return out, nil
 	}
@@ -158,8 +158,8 @@ func (h *handler) renewToken(cluster *fleet.Cluster) error {
 	if err != nil {
 		return fmt.Errorf("ending the import token of cluster %s: %w", reconcile.KeyOf(cluster), err)
 	}
-	h.app.Log.Info("an agent has asked for nothing and is given a fresh token", "cluster", reconcile.KeyOf(cluster).String())
-	h.app.Recorder.Event(cluster, corev1.EventTypeNormal, reasonTokenRenewed, "the agent runs and has not asked this hub for anything: it is given a fresh token")
+	h.app.Log.Info("import token replaced, because the running agent has not registered", "cluster", reconcile.KeyOf(cluster).String())
+	h.app.Recorder.Event(cluster, corev1.EventTypeNormal, reasonTokenRenewed, "the agent runs but has created no ClusterRegistration, so the hub replaces its import token")
 	return nil
 }
 

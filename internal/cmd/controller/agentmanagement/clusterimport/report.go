@@ -132,5 +132,5 @@ func addressUnknown(conf config.Config, readsDocument bool) string {
 	if readsDocument {
 		return "the agent does not have the hub's current URL and CA yet: keep the old ones until this condition is True; the agent reads them when it renews its credential, or when it cannot connect"
 	}
-	return fmt.Sprintf("the hub's URL or CA is another one than when the agent registered, and nothing can tell the agent once the old one is gone: run helm upgrade fleet-agent with the values of a new token, then annotate the Cluster with %s=%s", annotation.HubAddress, hubaddress.Hash(conf))
+	return fmt.Sprintf("the hub's URL or CA has changed since the agent registered, and this agent does not learn the new one by itself. Before you remove the old one, run helm upgrade fleet-agent with the values of a new token, then annotate the Cluster with %s=%s", annotation.HubAddress, hubaddress.Hash(conf))
 }

@@ -63,7 +63,7 @@ func (h *handler) onChange(_ string, found *corev1.ConfigMap) (*corev1.ConfigMap
 		return found, nil // unchanged; its warnings were reported before
 	}
 	for _, warning := range warnings {
-		h.app.Log.Warn("configuration", "warning", warning)
+		h.app.Log.Warn("invalid configuration value ignored", "warning", warning)
 		h.app.Recorder.Event(found, corev1.EventTypeWarning, reasonDropped, warning)
 	}
 	h.app.Log.Info("configuration loaded")

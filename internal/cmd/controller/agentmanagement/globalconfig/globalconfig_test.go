@@ -68,13 +68,13 @@ func TestOnChange(t *testing.T) {
 		},
 		"another version: ignored": {
 			found: written("next", "apiServerURL: https://after"), want: running,
-			events: []string{`Normal ConfigurationIgnored the configuration was written for version "next", this is version "test"; ` +
-				"it is ignored until the upgrade of one of the two"},
+			events: []string{`Normal ConfigurationIgnored the configuration is for version "next" and this controller has version "test": ` +
+				"it is ignored until both are the same; if they stay different, upgrade chart fleet and its image together"},
 		},
 		"no version: ignored": {
 			found: written("", "apiServerURL: https://after"), want: running,
-			events: []string{`Normal ConfigurationIgnored the configuration was written for version "", this is version "test"; ` +
-				"it is ignored until the upgrade of one of the two"},
+			events: []string{`Normal ConfigurationIgnored the configuration is for version "" and this controller has version "test": ` +
+				"it is ignored until both are the same; if they stay different, upgrade chart fleet and its image together"},
 		},
 		"deleted: no change": {want: running},
 	}
@@ -131,7 +131,7 @@ func TestVersionOfTheStart_IsAcceptedLater(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{
 		"Normal ConfigurationLoaded the configuration is in effect",
-		`Normal ConfigurationIgnored the configuration was written for version "next", this is version "test"; it is ignored until the upgrade of one of the two`,
+		`Normal ConfigurationIgnored the configuration is for version "next" and this controller has version "test": it is ignored until both are the same; if they stay different, upgrade chart fleet and its image together`,
 		"Normal ConfigurationLoaded the configuration is in effect",
 	}, hub.Told()); diff != "" {
 		t.Errorf("the events (-want +got):\n%s", diff)

@@ -34,7 +34,7 @@ const (
 )
 
 // errAnswersAnother means that the credential Secret answers another request.
-var errAnswersAnother = errors.New("the credential is the answer to another request")
+var errAnswersAnother = errors.New("the credential Secret belongs to another ClusterRegistration")
 
 // handOut hands out the credential. This is done only once the token can be used, because an agent whose token is
 // refused registers again. If it is too early, the request is enqueued for the next attempt.
@@ -47,8 +47,8 @@ func (h *handler) handOut(ctx context.Context, r *round) error {
 	if errors.Is(err, recoveries.ErrPending) && h.waited(r.request) < noticeable {
 		return h.postpone(r, recoveryDelay)
 	}
-	if err != nil { // the agent gets it later from Secret fleet-recovery
-		h.app.Log.Warn("credential handed out without recovery data", "registration", r.key(), "error", err)
+	if err != nil {
+		h.app.Log.Warn("credential handed out without recovery data; the agent reads it later from Secret fleet-recovery", "registration", r.key(), "error", err)
 	}
 	if r.out.Sealed {
 		if err := grant.Seal(secret, r.out.Key, string(r.in.Account.UID)); err != nil {
@@ -100,7 +100,7 @@ func (h *handler) deleteUnproven(r *round) error {
 		about += "/" + cluster.Name
 	}
 	if !h.reportedBefore(about + ": " + r.out.Message) {
-		h.app.Log.Warn("recovery request refused: its proof or ticket is not valid; further ones are only counted", "registration", r.key(), "cluster", about)
+		h.app.Log.Warn("recovery request refused: its proof or ticket is not valid; further refusals for this Cluster are only counted in fleet_registrations_total{outcome=\"unproven\"}", "registration", r.key(), "cluster", about)
 		if cluster != nil {
 			h.app.Recorder.Event(cluster, corev1.EventTypeWarning, reasonRecoveryRefused, r.out.Message)
 		}

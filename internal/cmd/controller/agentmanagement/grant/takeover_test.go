@@ -219,7 +219,7 @@ func TestHeartbeatAccount_DecidesWhichRequestIsDeleted(t *testing.T) {
 }
 
 func TestDeletedAccount_IsReportedAndRecreated(t *testing.T) {
-	const message = "the agent's account was deleted, and its token with it: the account was created again, but an agent that has fetched its credential has to register again; raise spec.redeployAgentGeneration of its Cluster, or give the agent another bootstrap Secret"
+	const message = "the agent's ServiceAccount was deleted and created again, so a credential that the agent has fetched is no longer valid. An imported agent and an agent with a recovery key register again by themselves. For any other agent, run: fleet repair c1 -n ws"
 	gone := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: clusterNamespace, Name: account, Labels: map[string]string{fleet.LabelManaged: "true"}}}
 	told := genericcondition.GenericCondition{Status: "False", Reason: conditions.ReasonAccountReplaced, Message: message}
 	hub := grantedHub(t)

@@ -205,7 +205,7 @@ func TestUnstorableValues_DoNotBlockOthers(t *testing.T) {
 		t.Errorf("BundleDeployments (-want +got):\n%s", diff)
 	}
 	told := d.failures()
-	if len(told) != 3 || !strings.Contains(told[nameOf(0)], "no Secret holds them") {
+	if len(told) != 3 || !strings.Contains(told[nameOf(0)], "together exceed 1 MiB") {
 		t.Errorf("told of clusters: %v", told)
 	}
 }

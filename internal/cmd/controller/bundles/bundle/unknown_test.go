@@ -12,7 +12,7 @@ import (
 // A missing group neither removes nor adds deployments.
 func TestMissingClusterGroup_ChangesNothingForItsMembers(t *testing.T) {
 	own := targeting.Reach{Namespaces: []string{"ws"}}
-	const message = "target 0: clusterGroup prod: there is no such ClusterGroup in ws; create it or name another: until then, what only it selects stays as it is, and clusters that another target selects follow that target"
+	const message = "spec.targets[0]: clusterGroup prod: there is no such ClusterGroup in ws; create it or name another: until then, what only it selects stays as it is, and clusters that another target selects follow that target"
 	clusters := []*fleet.Cluster{cluster("one"), cluster("two")}
 	both, elsewhere := targeting.Reach{Namespaces: []string{"away", "ws"}}, []*fleet.ClusterGroup{group("prod", nil)}
 	elsewhere[0].Namespace = "away"

@@ -203,7 +203,7 @@ func TestDecide(t *testing.T) {
 		"invalid selector: nothing is written": {
 			input{bundle: bundle(broken), clusters: []*fleet.Cluster{cluster("one")}, existing: []*fleet.BundleDeployment{existing("one")}},
 			told{Outcome: selection.Outcome{Generation: 3, ManifestHash: manifest, FailureReason: "Error",
-				Failure: `targeting error: target 0: clusterSelector: invalid label selector: "Resembles" is not a valid label selector operator`}},
+				Failure: `targeting error: spec.targets[0]: clusterSelector: invalid label selector: "Resembles" is not a valid label selector operator`}},
 		},
 		"unsupported Bundle: nothing is written": {
 			input{bundle: bundle(everywhere), failure: errors.New("because"), clusters: []*fleet.Cluster{cluster("one")}, existing: []*fleet.BundleDeployment{existing("two")}},

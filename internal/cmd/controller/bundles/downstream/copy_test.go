@@ -144,11 +144,11 @@ func TestCopyAll(t *testing.T) {
 		},
 		"another kind": {
 			bd:      deployment(fleet.DownstreamResource{Kind: "Pod", Name: "p"}),
-			trouble: "downstreamResources[0]: Pod p: only a Secret or ConfigMap that has a name can be copied",
+			trouble: "downstreamResources[0]: Pod p: kind must be Secret or ConfigMap, and name must be set",
 		},
 		"no name": {
 			bd:      deployment(fleet.DownstreamResource{Kind: "Secret"}),
-			trouble: "downstreamResources[0]: Secret : only a Secret or ConfigMap that has a name can be copied",
+			trouble: "downstreamResources[0]: Secret : kind must be Secret or ConfigMap, and name must be set",
 		},
 		"the name of the values": {
 			bd: withValues, there: []runtime.Object{secretOf("ws", "web", "1")},

@@ -29,7 +29,7 @@ const (
 
 // Errors that remain until a user changes something.
 var (
-	errKind    = errors.New("only a Secret or ConfigMap that has a name can be copied")
+	errKind    = errors.New("kind must be Secret or ConfigMap, and name must be set")
 	errMissing = errors.New("it does not exist in the Bundle's namespace")
 	errTaken   = errors.New("that is the name of a Secret with the values of a Bundle on this cluster; rename the original")
 

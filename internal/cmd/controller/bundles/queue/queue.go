@@ -166,7 +166,7 @@ func (q *Queue) next(ctx context.Context) bool {
 	case apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err):
 		q.options.Log.Debug("object was changed by another client, trying again", "queue", q.options.Name, "key", key.String(), "error", err)
 	default:
-		q.options.Log.Warn("trying again", "queue", q.options.Name, "key", key.String(), "error", err)
+		q.options.Log.Warn("reconciling failed, trying again", "queue", q.options.Name, "key", key.String(), "error", err)
 	}
 	q.queue.AddRateLimited(key)
 	return true

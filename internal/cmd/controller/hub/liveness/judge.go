@@ -44,12 +44,12 @@ func (t *Tracker) Judge() {
 	}
 	if len(began) > 0 {
 		many := manyOf(began, reports)
-		t.o.Log.Warn("many agents became silent at once, none of them is marked", "workspaces", len(many.Workspaces), "silent", many.Agents.Late, "heardOf", many.Agents.HeardOf)
+		t.o.Log.Warn("many agents stopped reporting at once; their Clusters keep their state for now", "workspaces", len(many.Workspaces), "silent", many.Agents.Late, "reported", many.Agents.HeardOf)
 		t.o.OnMany(many)
 	}
 	if len(ended) > 0 {
 		many := manyOf(ended, reports)
-		t.o.Log.Info("silent agents are judged individually again", "workspaces", len(many.Workspaces), "silent", many.Agents.Late, "heardOf", many.Agents.HeardOf)
+		t.o.Log.Info("Clusters of agents that stopped reporting change their state again", "workspaces", len(many.Workspaces), "silent", many.Agents.Late, "reported", many.Agents.HeardOf)
 	}
 }
 

@@ -29,7 +29,7 @@ import (
 var ErrKeyUnusable = errors.New("the Secret does not contain a key of the hub")
 
 // ErrPending means that the hub has no key yet, or that the recovery account or its token does not exist yet.
-var ErrPending = errors.New("the recovery token of the workspace does not exist yet")
+var ErrPending = errors.New("the hub's key or the recovery token of the workspace does not exist yet")
 
 // Recoveries holds the hub's key and the recovery tokens. Create it with New.
 type Recoveries struct {
@@ -231,7 +231,7 @@ func (r *Recoveries) ensureToken(ctx context.Context, account *corev1.ServiceAcc
 		return err
 	}
 	if found != nil && (found.Type != corev1.SecretTypeServiceAccountToken || found.Labels[fleet.LabelManaged] != "true") {
-		return fmt.Errorf("%w: Secret %s/%s", ErrTaken, account.Namespace, names.RecoveryToken)
+		return fmt.Errorf("Secret %s/%s %w", account.Namespace, names.RecoveryToken, ErrTaken)
 	}
 	if found != nil && belongsTo(found, account) {
 		return nil
@@ -272,7 +272,7 @@ func (r *Recoveries) dropToken(ctx context.Context, secret *corev1.Secret, accou
 }
 
 // ErrTaken means that an object of another owner has the name of an object of the recovery.
-var ErrTaken = errors.New("an object that the hub did not create has this name; delete it, so that agents can recover")
+var ErrTaken = errors.New("was not created by the hub; delete it, so that agents can recover")
 
 // SetID identifies the objects of the recovery of a workspace. Changing it orphans them.
 const SetID = "fleet-recovery"

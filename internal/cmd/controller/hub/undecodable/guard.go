@@ -62,7 +62,7 @@ func (c completeOnly[T, L]) UpdateStatus(wanted T) (T, error) {
 
 func (c completeOnly[T, L]) refuse(wanted T, writes func(field string) bool) error {
 	if fields := slices.DeleteFunc(slices.Clone(c.undecodable.Fields(wanted)), func(f string) bool { return !writes(f) }); len(fields) > 0 {
-		return fmt.Errorf("not overwriting %T %s/%s: %s cannot be decoded", wanted, wanted.GetNamespace(), wanted.GetName(), cut.Names(fields, mostNamed))
+		return fmt.Errorf("not overwriting %s %s/%s: %s cannot be decoded", c.GroupVersionKind().Kind, wanted.GetNamespace(), wanted.GetName(), cut.Names(fields, mostNamed))
 	}
 	return nil
 }

@@ -68,9 +68,9 @@ func (u *Objects) note(kind string, object runtime.Object, fields []string) {
 	u.mu.Unlock()
 	if due {
 		name, named := cache.MetaObjectToName(item), cut.Names(fields, mostNamed)
-		u.log.Warn("object cannot be decoded completely", "object", kind+" "+name.String(), "error", "undecodable: "+named)
-		u.event(object, fmt.Sprintf("%s cannot be decoded, so the object is not reconciled. Correct it with: kubectl edit %ss.fleet.cattle.io %s%s",
-			named, strings.ToLower(kind), name.Name, editFlags(name.Namespace, fields)))
+		command := fmt.Sprintf("kubectl edit %ss.fleet.cattle.io %s%s", strings.ToLower(kind), name.Name, editFlags(name.Namespace, fields))
+		u.log.Warn("object cannot be decoded completely", "object", kind+" "+name.String(), "error", "undecodable: "+named+"; correct it with: "+command)
+		u.event(object, fmt.Sprintf("%s cannot be decoded, so the object is not reconciled. Correct it with: %s", named, command))
 	}
 }
 

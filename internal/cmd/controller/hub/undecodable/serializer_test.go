@@ -143,7 +143,7 @@ func TestUndecodableObject_DoesNotAffectOthers(t *testing.T) {
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("read (-want +got):\n%s", diff)
 			}
-			r.expect(t, `msg="object cannot be decoded completely" object="Cluster ws/c" error="undecodable: spec.paused"`,
+			r.expect(t, `msg="object cannot be decoded completely" object="Cluster ws/c" error="undecodable: spec.paused; correct it with: kubectl edit clusters.fleet.cattle.io c --namespace ws"`,
 				"spec.paused cannot be decoded, so the object is not reconciled. Correct it with: kubectl edit clusters.fleet.cattle.io c --namespace ws")
 		})
 	}

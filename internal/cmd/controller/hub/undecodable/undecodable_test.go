@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
 	kjson "sigs.k8s.io/json"
 
@@ -228,7 +229,8 @@ func versioned(version string) *fleet.Cluster {
 
 func TestUndecodableObject_IsReportedOnceInTenMinutes(t *testing.T) {
 	r := newReports()
-	line := `msg="object cannot be decoded completely" object="Cluster ws/c" error="undecodable: spec.a, status.b, status.c and 1 more"`
+	line := `msg="object cannot be decoded completely" object="Cluster ws/c" error="undecodable: spec.a, status.b, status.c and 1 more; ` +
+		`correct it with: kubectl edit clusters.fleet.cattle.io c --namespace ws --subresource status"`
 	event := "spec.a, status.b, status.c and 1 more cannot be decoded, so the object is not reconciled. " +
 		"Correct it with: kubectl edit clusters.fleet.cattle.io c --namespace ws --subresource status"
 	fields := []string{"spec.a", "status.b", "status.c", "status.d"}
@@ -319,6 +321,10 @@ func (w *writes) UpdateStatus(c *fleet.Cluster) (*fleet.Cluster, error) {
 	return c, nil
 }
 
+func (w *writes) GroupVersionKind() schema.GroupVersionKind {
+	return fleet.SchemeGroupVersion.WithKind("Cluster")
+}
+
 func (w *writes) OnChange(_ context.Context, _ string, handler generic.ObjectHandler[*fleet.Cluster]) {
 	w.handler = handler
 }
@@ -329,9 +335,9 @@ func TestUndecodableFields_AreNotOverwritten(t *testing.T) {
 		refusal      string
 	}{
 		"nothing is undecodable": {want: []string{"object", "status"}},
-		"a field of the spec":    {fields: []string{"spec.a"}, want: []string{"status"}, refusal: "not overwriting *v1alpha1.Cluster ws/c: spec.a cannot be decoded"},
-		"a field of the status":  {fields: []string{"status.a"}, want: []string{"object"}, refusal: "not overwriting *v1alpha1.Cluster ws/c: status.a cannot be decoded"},
-		"the whole status":       {fields: []string{"status"}, want: []string{"object"}, refusal: "not overwriting *v1alpha1.Cluster ws/c: status cannot be decoded"},
+		"a field of the spec":    {fields: []string{"spec.a"}, want: []string{"status"}, refusal: "not overwriting Cluster ws/c: spec.a cannot be decoded"},
+		"a field of the status":  {fields: []string{"status.a"}, want: []string{"object"}, refusal: "not overwriting Cluster ws/c: status.a cannot be decoded"},
+		"the whole status":       {fields: []string{"status"}, want: []string{"object"}, refusal: "not overwriting Cluster ws/c: status cannot be decoded"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
