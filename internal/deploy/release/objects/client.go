@@ -60,8 +60,8 @@ type Client struct {
 	Former []string
 	// Keep are objects that are never deleted, because another release needs them.
 	Keep []manifest.Ref
-	// NamespaceExists reports whether the release's namespace exists. It is used when the identity may not create the
-	// namespace; nil if not needed.
+	// NamespaceExists reports whether the release's namespace exists. It is used when the API server refuses to create the
+	// namespace, because admission comes before the check whether it exists; nil if not needed.
 	NamespaceExists func() bool
 	// Changes wakes an operation that waits; nil if the operation does not wait.
 	Changes *Changes
@@ -115,7 +115,7 @@ func (c *Client) create(info *resource.Info) error {
 		return err
 	}
 	object, err := c.helper(info).Create(info.Namespace, true, info.Object)
-	if apierrors.IsForbidden(err) && c.isOwnNamespace(info) && c.NamespaceExists() {
+	if err != nil && !apierrors.IsAlreadyExists(err) && c.isOwnNamespace(info) && c.NamespaceExists() {
 		err = apierrors.NewAlreadyExists(info.Mapping.Resource.GroupResource(), info.Name) // Helm accepts this error
 	}
 	if apierrors.IsAlreadyExists(err) && c.hasMade(info) {

@@ -3,6 +3,7 @@ package objects
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -11,11 +12,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"helm.sh/helm/v3/pkg/kube"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/cli-runtime/pkg/resource"
+	"k8s.io/client-go/rest/fake"
 
+	"github.com/fleet-hub/fleet/internal/deploy/access"
 	"github.com/fleet-hub/fleet/internal/deploy/deploytest"
 	"github.com/fleet-hub/fleet/internal/deploy/placement"
 )
@@ -250,6 +255,49 @@ func TestForget_KeepsOnlyNamesOfAChartsCRDs(t *testing.T) {
 			}
 			if forgot != (test.object != test.want) {
 				t.Errorf("forgot = %t", forgot)
+			}
+		})
+	}
+}
+
+// Admission answers a CREATE request before the API server notices that the namespace exists.
+func TestRefusedNamespace_IsNoErrorIfItExists(t *testing.T) {
+	const status = `{"apiVersion":"v1","kind":"Status","status":"Failure","message":"no",`
+	const bare = "apiVersion: v1\nkind: Namespace\nmetadata: {name: web, labels: {name: web}}\n"
+	tests := map[string]struct {
+		code   int
+		answer string
+		object string
+		exists bool
+		want   metav1.StatusReason
+	}{
+		"account without the right":              {http.StatusForbidden, status + `"reason":"Forbidden","code":403}`, bare, true, metav1.StatusReasonAlreadyExists},
+		"policy of Kyverno":                      {http.StatusBadRequest, status + `"code":400}`, bare, true, metav1.StatusReasonAlreadyExists},
+		"ValidatingAdmissionPolicy":              {http.StatusUnprocessableEntity, status + `"reason":"Invalid","code":422}`, bare, true, metav1.StatusReasonAlreadyExists},
+		"webhook that does not answer":           {http.StatusInternalServerError, status + `"reason":"InternalError","code":500}`, bare, true, metav1.StatusReasonAlreadyExists},
+		"namespace exists":                       {http.StatusConflict, status + `"reason":"AlreadyExists","code":409}`, bare, false, metav1.StatusReasonAlreadyExists},
+		"policy, namespace does not exist":       {http.StatusUnprocessableEntity, status + `"reason":"Invalid","code":422}`, bare, false, metav1.StatusReasonInvalid},
+		"policy, the bundle has its own details": {http.StatusUnprocessableEntity, status + `"reason":"Invalid","code":422}`, "apiVersion: v1\nkind: Namespace\nmetadata: {name: web, labels: {own: label}}\n", true, metav1.StatusReasonInvalid},
+		"namespace is created":                   {http.StatusCreated, `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"web"}}`, bare, false, metav1.StatusReasonUnknown},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			info := infoOf(t, test.object)
+			info.Mapping.Scope = meta.RESTScopeRoot
+			info.Client = &fake.RESTClient{
+				NegotiatedSerializer: resource.UnstructuredPlusDefaultContentConfig().NegotiatedSerializer,
+				Client: fake.CreateHTTPClient(func(*http.Request) (*http.Response, error) {
+					return answer(test.code, test.answer), nil
+				}),
+			}
+			c := New(&access.Identity{}, placement.Release{Namespace: "web", Name: "x"}, nil)
+			c.NamespaceExists = func() bool { return test.exists }
+			_, err := c.Create(kube.ResourceList{info})
+			if got := apierrors.ReasonForError(err); got != test.want {
+				t.Errorf("reason %q, want %q: %v", got, test.want, err)
+			}
+			if created := test.code == http.StatusCreated; created != (err == nil) {
+				t.Errorf("error %v", err)
 			}
 		})
 	}
