@@ -246,24 +246,31 @@ func (c *Client) DeleteWithPropagationPolicy(list kube.ResourceList, policy meta
 	return c.deleteAll(list, policy, c.isOurs)
 }
 
+// deleteAll deletes objects, the kinds one after the other. After an error it goes on with the next object.
 func (c *Client) deleteAll(list kube.ResourceList, policy metav1.DeletionPropagation, may func(*resource.Info) (bool, error)) (*kube.Result, []error) {
 	var mu sync.Mutex
+	var errs []error
 	result := &kube.Result{}
 	err := inBatches(list, func(info *resource.Info) error {
 		deleted, err := c.deleteIf(may, info, policy)
-		if err != nil || !deleted {
-			return err
-		}
 		mu.Lock()
 		defer mu.Unlock()
-		result.Deleted = append(result.Deleted, info)
+		switch {
+		case err != nil:
+			errs = append(errs, err)
+		case deleted:
+			result.Deleted = append(result.Deleted, info)
+		}
 		return nil
 	})
-	if err != nil {
-		c.setDeletionError(err)
-		return result, []error{err}
+	if err != nil { // a panic
+		errs = append(errs, err)
 	}
-	return result, nil
+	if len(errs) > 0 {
+		slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) }) // messages are constant
+		c.setDeletionError(errors.Join(errs...))
+	}
+	return result, errs
 }
 
 // deleteIf deletes an object that may be deleted. If may has read the object and it has changed since, deleteIf asks again: the

@@ -107,3 +107,33 @@ func TestDeletion_DecidesAgainAfterAConflict(t *testing.T) {
 		})
 	}
 }
+
+func TestRefusedDeletion_DoesNotKeepObjectsOfOtherKinds(t *testing.T) {
+	const status = `{"apiVersion":"v1","kind":"Status","status":"Failure","message":"not that one","reason":"Forbidden","code":403}`
+	var list kube.ResourceList
+	for _, object := range []string{"kind: Service, metadata: {name: b", "kind: Service, metadata: {name: a", "kind: Secret, metadata: {name: c", "kind: ConfigMap, metadata: {name: d"} {
+		info := infoOf(t, "{apiVersion: v1, "+object+", namespace: web}}")
+		info.Client = &fake.RESTClient{
+			NegotiatedSerializer: resource.UnstructuredPlusDefaultContentConfig().NegotiatedSerializer,
+			Client: fake.CreateHTTPClient(func(r *http.Request) (*http.Response, error) {
+				if strings.Contains(r.URL.Path, "configmaps") {
+					return answer(http.StatusOK, `{"apiVersion":"v1","kind":"Status","status":"Success"}`), nil
+				}
+				return answer(http.StatusForbidden, status), nil
+			}),
+		}
+		list = append(list, info)
+	}
+	c := New(nil, placement.Release{Namespace: "web", Name: "mine"}, nil)
+	result, errs := c.Delete(list)
+	if len(result.Deleted) != 1 || result.Deleted[0].Name != "d" {
+		t.Errorf("deleted %v", result.Deleted)
+	}
+	const want = "[deleting secret.v1 web/c: not that one deleting service.v1 web/a: not that one deleting service.v1 web/b: not that one]"
+	if got := fmt.Sprint(errs); got != want {
+		t.Errorf("errors %s, want %s", got, want)
+	}
+	if err := c.DeletionError(); err == nil || !strings.Contains(err.Error(), "service.v1 web/a") || !strings.Contains(err.Error(), "secret.v1 web/c") {
+		t.Errorf("deletion error %v", err)
+	}
+}
