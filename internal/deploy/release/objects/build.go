@@ -110,12 +110,13 @@ func (c *Client) WillBe(manifest string) {
 }
 
 // recognise reports whether a manifest is the one to install, and whether it belongs to a former revision. Before
-// a manifest was rendered, every manifest is a former one: Helm uninstalls, with the documents in another order.
+// a manifest was rendered, every manifest is a former one: Helm uninstalls, with the documents in another order. Only an
+// installation begins with new ones, the CRDs of the chart.
 func (c *Client) recognise(manifest []byte) (isNew, isOld bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.rendered == "" {
-		return false, true
+		return false, !c.Installs
 	}
 	for _, old := range c.Old {
 		isOld = isOld || string(manifest) == old

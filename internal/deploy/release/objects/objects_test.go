@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"helm.sh/helm/v3/pkg/kube"
@@ -214,19 +215,30 @@ func TestObjectWithoutName_IsLeftOutOfFormerRevisions(t *testing.T) {
 	const nameless = "apiVersion: batch/v1\nkind: Job\nmetadata: {generateName: a-}\n"
 	tests := map[string]struct {
 		rendered string
+		installs bool
 		refused  bool
 	}{
-		"uninstallation: left out":           {"", false},
-		"upgrade from it: left out":          {"new", false},
-		"manifest to install: it is refused": {nameless, true},
+		"uninstallation: left out":                   {"", false, false},
+		"upgrade from it: left out":                  {"new", false, false},
+		"manifest to install: it is refused":         {nameless, true, true},
+		"the folder crds/ of a chart: it is refused": {"", true, true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			c := &Client{Old: map[int]string{1: nameless}}
+			c := &Client{Old: map[int]string{1: nameless}, Installs: test.installs}
 			c.WillBe(test.rendered)
 			list, err := c.Build(strings.NewReader(nameless), false)
 			if (err != nil) != test.refused || len(c.Refs(list)) > 0 {
 				t.Errorf("objects %v, error %v", list, err)
+			}
+			if test.refused {
+				return
+			}
+			if _, err := c.Create(list); err != nil { // as for a hook
+				t.Errorf("creating: %v", err)
+			}
+			if err := c.WatchUntilReady(list, time.Minute); err != nil {
+				t.Errorf("waiting: %v", err)
 			}
 		})
 	}

@@ -169,6 +169,9 @@ func (c *Client) WaitForDelete(list kube.ResourceList, timeout time.Duration) er
 // superseded, it returns when none of them runs: the next operation would delete a running hook, such as a migration, and
 // start it again. Helm's own function cannot be cancelled, so after an early return its goroutine runs until the timeout.
 func (c *Client) WatchUntilReady(list kube.ResourceList, timeout time.Duration) error {
+	if len(list) == 0 {
+		return nil // Helm's own function returns an error
+	}
 	defer c.Slots.lend()()
 	done := make(chan error, 1)
 	helm := &kube.Client{Log: discard}
