@@ -105,7 +105,7 @@ func (h *Hub) Values(ctx context.Context, bd *fleet.BundleDeployment) (map[strin
 		return h.core.Secrets(h.namespace).Get(ctx, bd.Name, options)
 	}, func(found *corev1.Secret) bool { return haveHash(found.Data, bd.Spec.ValuesHash) })
 	if err != nil {
-		return nil, outcome.Because(conditions.ReasonHelmValuesInvalid, fmt.Errorf("reading the Secret with the Helm values: %w", err))
+		return nil, missingOnHub(err, conditions.ReasonHelmValuesInvalid, fmt.Errorf("reading the Secret with the Helm values: %w", err))
 	}
 	return optionsValues(secret.Data, bd.Spec.ValuesHash)
 }
@@ -144,7 +144,7 @@ func (h *Hub) Manifest(ctx context.Context, id string) (content.Manifest, error)
 		return &found, h.Fleet.Get().Resource(Contents).Name(id).VersionedParams(&options, metav1.ParameterCodec).Do(ctx).Into(&found)
 	}, func(*fleet.Content) bool { return true })
 	if err != nil {
-		return content.Manifest{}, missingOnHub(err, fmt.Errorf("reading the content of the bundle: %w", err))
+		return content.Manifest{}, missingOnHub(err, conditions.ReasonContentMissing, fmt.Errorf("reading the content of the bundle: %w", err))
 	}
 	return content.Read(found)
 }
@@ -168,7 +168,7 @@ func fromMemory[T any](read func(metav1.GetOptions) (T, error), isRight func(T) 
 func (h *Hub) Secret(ctx context.Context, name string) (*corev1.Secret, error) {
 	found, err := h.core.Secrets(h.namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
-		return nil, missingOnHub(err, fmt.Errorf("reading Secret %s to copy it: %w", name, err))
+		return nil, missingOnHub(err, conditions.ReasonContentMissing, fmt.Errorf("reading Secret %s to copy it: %w", name, err))
 	}
 	return found, nil
 }
@@ -176,15 +176,15 @@ func (h *Hub) Secret(ctx context.Context, name string) (*corev1.Secret, error) {
 func (h *Hub) ConfigMap(ctx context.Context, name string) (*corev1.ConfigMap, error) {
 	found, err := h.core.ConfigMaps(h.namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
-		return nil, missingOnHub(err, fmt.Errorf("reading ConfigMap %s to copy it: %w", name, err))
+		return nil, missingOnHub(err, conditions.ReasonContentMissing, fmt.Errorf("reading ConfigMap %s to copy it: %w", name, err))
 	}
 	return found, nil
 }
 
-// missingOnHub adds the reason ContentMissing if err is NotFound.
-func missingOnHub(err, cause error) error {
+// missingOnHub adds a reason to cause if err is NotFound.
+func missingOnHub(err error, reason string, cause error) error {
 	if apierrors.IsNotFound(err) {
-		return outcome.Because(conditions.ReasonContentMissing, cause)
+		return outcome.Because(reason, cause)
 	}
 	return cause
 }

@@ -85,19 +85,20 @@ func TestValues_MatchTheHash(t *testing.T) {
 		hashOf  string // of the wanted ones where empty
 		want    map[string]any
 		err     string
+		reason  string
 		asked   []string
 	}{
 		"cache is right: one request":                    {answers: []any{secret(wanted)}, want: right, asked: []string{memory}},
 		"cache is stale: storage is read":                {answers: []any{secret(former), secret(wanted)}, want: right, asked: []string{memory, storage}},
 		"cache does not have it yet: storage is read":    {answers: []any{404, secret(wanted)}, want: right, asked: []string{memory, storage}},
-		"wrong in cache and storage: error after both":   {answers: []any{secret(former)}, err: ErrValuesHash.Error(), asked: []string{memory, storage}},
-		"missing in cache and storage: error after both": {answers: []any{404}, err: "reading the Secret with the Helm values: said the hub", asked: []string{memory, storage}},
-		"stale in cache, missing in storage: error":      {answers: []any{secret(former), 404}, err: "reading the Secret with the Helm values: said the hub", asked: []string{memory, storage}},
-		"forbidden: error after one request":             {answers: []any{403}, err: "reading the Secret with the Helm values: said the hub", asked: []string{memory}},
-		"server error: error after one request":          {answers: []any{500}, err: "reading the Secret with the Helm values: said the hub", asked: []string{memory}},
-		"stale in cache, storage fails: error":           {answers: []any{secret(former), 500}, err: "reading the Secret with the Helm values: said the hub", asked: []string{memory, storage}},
+		"wrong in cache and storage: error after both":   {answers: []any{secret(former)}, err: ErrValuesHash.Error(), reason: conditions.ReasonHelmValuesInvalid, asked: []string{memory, storage}},
+		"missing in cache and storage: error after both": {answers: []any{404}, err: "reading the Secret with the Helm values: said the hub", reason: conditions.ReasonHelmValuesInvalid, asked: []string{memory, storage}},
+		"stale in cache, missing in storage: error":      {answers: []any{secret(former), 404}, err: "reading the Secret with the Helm values: said the hub", reason: conditions.ReasonHelmValuesInvalid, asked: []string{memory, storage}},
+		"forbidden: error after one request":             {answers: []any{403}, err: "reading the Secret with the Helm values: said the hub", reason: conditions.ReasonForbidden, asked: []string{memory}},
+		"server error: error after one request":          {answers: []any{500}, err: "reading the Secret with the Helm values: said the hub", reason: conditions.ReasonError, asked: []string{memory}},
+		"stale in cache, storage fails: error":           {answers: []any{secret(former), 500}, err: "reading the Secret with the Helm values: said the hub", reason: conditions.ReasonError, asked: []string{memory, storage}},
 		"hash matches, not an object: error after one request": {answers: []any{secret(`["x"]`)}, hashOf: `["x"]`,
-			err: "the values in the BundleDeployment's Secret are not a JSON object", asked: []string{memory}},
+			err: "the values in the BundleDeployment's Secret are not a JSON object", reason: conditions.ReasonError, asked: []string{memory}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -108,6 +109,9 @@ func TestValues_MatchTheHash(t *testing.T) {
 			bd := deploytest.Deployment(func(bd *fleet.BundleDeployment) { bd.Spec.ValuesHash = helmvalues.Hash([]byte(test.hashOf), nil) })
 			got, err := h.Values(t.Context(), bd)
 			deploytest.ExpectError(t, err, test.err)
+			if err != nil && outcome.ReasonOf(err) != test.reason {
+				t.Errorf("reason %s, want %s", outcome.ReasonOf(err), test.reason)
+			}
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("values (-want +got):\n%s", diff)
 			}

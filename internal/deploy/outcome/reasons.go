@@ -31,7 +31,8 @@ func (r *reasoned) Unwrap() error { return r.cause }
 
 // Helm, kustomize and admission report these failures only as text, so their reasons are derived from the text.
 var (
-	admissionDenied = regexp.MustCompile(`admission webhook ".*" denied|ValidatingAdmissionPolicy '.*'|failed calling webhook`)
+	admissionDenied = regexp.MustCompile(`admission webhook ".*" denied|ValidatingAdmissionPolicy '.*'|failed calling webhook` +
+		`|(exceeded|failed) quota: |insufficient quota to |(maximum|minimum) \S+ usage per |violates PodSecurity "`)
 	userForbidden   = regexp.MustCompile(`is forbidden: User "`)
 	tookTooLong     = regexp.MustCompile(`timed out waiting for the condition|rolled back due to atomic being set|has failed and cannot complete`)
 	wrongKubernetes = regexp.MustCompile(`chart requires kubeVersion`)

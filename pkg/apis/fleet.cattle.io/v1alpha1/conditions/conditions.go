@@ -91,8 +91,8 @@ const (
 	// ReasonSelectorInvalid means that the label selector of a ClusterGroup or BundleNamespaceMapping is invalid.
 	// Correct it. Everything that depends on it stays unchanged until then.
 	ReasonSelectorInvalid = "SelectorInvalid"
-	// ReasonAdmissionDenied means that an admission webhook or policy in the downstream cluster rejected an object of
-	// the agent or of a bundle. Change the policy, or the object that the message names.
+	// ReasonAdmissionDenied means that an admission webhook, policy, quota, limit or pod security in the downstream cluster
+	// rejected an object of the agent or of a bundle. Change what the message names, or the object.
 	ReasonAdmissionDenied = "AdmissionDenied"
 	// ReasonNamespaceTerminating means that the namespace of the agent or of a bundle is being deleted downstream. The
 	// deployment continues when the namespace is gone. If it stays, look for objects with finalizers in it.
