@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"maps"
+	"reflect"
 	"sync"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -57,10 +58,11 @@ func (o *Observer) takeIn(ctx context.Context, bd *fleet.BundleDeployment, t *Tr
 	}
 	var errs []error
 	autoscalers := drift.AutoscalersOf(wanted.List())
+	who := sync.OnceValues(func() (*access.Identity, error) { return o.Accounts.Find(ctx, bd.Spec.Options.ServiceAccount) })
 	clean := sync.OnceValue(func() func(string) string { return o.Cleaner(ctx, bd) })
 	for _, now := range doubtful {
 		ref := now.Ref
-		patch, err := o.compare(ctx, bd, ref, drift.Input{Desired: wanted[ref], Live: live[ref], Autoscalers: autoscalers, Rules: t.rules})
+		patch, err := compare(ctx, who, ref, drift.Input{Desired: wanted[ref], Live: live[ref], Autoscalers: autoscalers, Rules: t.rules})
 		if err != nil {
 			errs = append(errs, fmt.Errorf("comparing %s with the deployed manifest: %w", ref.Text(), err))
 			continue
@@ -98,28 +100,28 @@ func (t *Tracking) note(live manifest.Objects, ignored []map[string]string) (dou
 	return doubtful
 }
 
-// compare returns the patch that would restore the deployed state of an object, or nil without drift. For
-// kinds that are not built in, only the API server knows defaults, so it is asked with a dry run.
-func (o *Observer) compare(ctx context.Context, bd *fleet.BundleDeployment, ref manifest.Ref, in drift.Input) (drift.Patch, error) {
+// compare returns the patch that would restore the deployed state of an object, or nil without drift. It asks the API server
+// with a dry run whether the patch has an effect, except for Secrets, whose patches are redacted.
+func compare(ctx context.Context, who func() (*access.Identity, error), ref manifest.Ref, in drift.Input) (drift.Patch, error) {
 	if in.Desired == nil {
 		return nil, nil // the manifest has no such object
 	}
 	patch, err := drift.Comparer{New: builtIn}.Compare(in)
-	if err != nil || patch == nil || builtIn(ref.GroupVersionKind) != nil {
+	if err != nil || patch == nil || ref.GroupKind() == (schema.GroupKind{Kind: "Secret"}) {
 		return patch, err
 	}
-	who, err := o.Accounts.Find(ctx, bd.Spec.Options.ServiceAccount)
+	identity, err := who()
 	if err != nil {
 		return nil, err
 	}
-	if changesNothing(ctx, who, ref, in.Live, patch) {
+	if changesNothing(ctx, identity, ref, in.Live, patch) {
 		return nil, nil
 	}
 	return patch, nil
 }
 
-// changesNothing reports whether a patch would leave an object unchanged, by a dry run: the API server drops
-// fields that the schema does not know, and webhooks may revert others. If the dry run fails, the patch counts as
+// changesNothing reports whether a patch would leave its fields unchanged, by a dry run: the API server drops
+// fields that the schema does not know, and policies and webhooks may revert others. If the dry run fails, the patch counts as
 // a change.
 func changesNothing(ctx context.Context, who *access.Identity, ref manifest.Ref, live *unstructured.Unstructured, patch drift.Patch) bool {
 	mapping, err := who.Mapping(ref.GroupVersionKind)
@@ -132,7 +134,25 @@ func changesNothing(ctx context.Context, who *access.Identity, ref manifest.Ref,
 	}
 	options := metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}, FieldManager: access.FieldManager}
 	answer, err := who.Dynamic.Resource(mapping.Resource).Namespace(ref.Namespace).Patch(ctx, ref.Name, types.MergePatchType, text, options)
-	return err == nil && contentOf(answer) == contentOf(live)
+	return err == nil && haveSame(patch, live.Object, answer.Object)
+}
+
+// haveSame reports whether two objects are equal in the fields of a patch. Controllers may have changed other fields of the live
+// object since it was read.
+func haveSame(patch, a, b map[string]any) bool {
+	for key, change := range patch {
+		fields, _ := change.(map[string]any)
+		inA, isMapA := a[key].(map[string]any)
+		inB, isMapB := b[key].(map[string]any)
+		same := reflect.DeepEqual(a[key], b[key])
+		if len(fields) > 0 && isMapA && isMapB {
+			same = haveSame(fields, inA, inB)
+		}
+		if !same {
+			return false
+		}
+	}
+	return true
 }
 
 // builtIn returns an empty object of a built-in kind, or nil for other kinds.

@@ -1,13 +1,21 @@
 package watch
 
 import (
+	"context"
 	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"k8s.io/client-go/rest"
+
+	"github.com/fleet-hub/fleet/internal/deploy/access"
 	"github.com/fleet-hub/fleet/internal/deploy/deploytest"
 	"github.com/fleet-hub/fleet/internal/deploy/manifest"
+	"github.com/fleet-hub/fleet/internal/deploy/placement"
 	"github.com/fleet-hub/fleet/internal/rules/drift"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
@@ -86,5 +94,109 @@ func TestInvalidDiffRule_IsReportedWhileObjectsAreChecked(t *testing.T) {
 	}
 	if !bd.Status.Ready || !bd.Status.NonModified || !tr.Known {
 		t.Errorf("status %+v", bd.Status)
+	}
+}
+
+// dryRuns is an API server with a Deployment, a Secret and a custom resource, which answers each dry run of a patch in the same way.
+type dryRuns struct {
+	code    int
+	answer  string
+	patches []string // as they were received
+}
+
+func (d *dryRuns) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	code, text := http.StatusOK, map[string]string{
+		"/api":    `{"kind":"APIVersions","versions":["v1"]}`,
+		"/api/v1": `{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"secrets","namespaced":true,"kind":"Secret","verbs":["get"]}]}`,
+		"/apis": `{"kind":"APIGroupList","apiVersion":"v1","groups":[{"name":"apps","versions":[{"groupVersion":"apps/v1","version":"v1"}]},
+			{"name":"x.io","versions":[{"groupVersion":"x.io/v1","version":"v1"}]}]}`,
+		"/apis/apps/v1": `{"kind":"APIResourceList","groupVersion":"apps/v1","resources":[{"name":"deployments","namespaced":true,"kind":"Deployment","verbs":["get"]}]}`,
+		"/apis/x.io/v1": `{"kind":"APIResourceList","groupVersion":"x.io/v1","resources":[{"name":"things","namespaced":true,"kind":"Thing","verbs":["get"]}]}`,
+	}[r.URL.Path]
+	switch {
+	case r.Method == http.MethodPatch && r.URL.Query().Get("dryRun") == "All":
+		patch, _ := io.ReadAll(r.Body)
+		d.patches = append(d.patches, string(patch))
+		code, text = d.code, d.answer
+	case text == "":
+		code, text = http.StatusNotFound, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_, _ = io.WriteString(w, text)
+}
+
+func TestPatchWithoutEffect_CausesNoDrift(t *testing.T) {
+	deployment := func(annotations, spec string) string {
+		return `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"a","namespace":"web","annotations":{` + annotations + `}},"spec":` + spec + `}`
+	}
+	withImage := func(image string) string {
+		return `{"template":{"spec":{"containers":[{"name":"c","image":"` + image + `","resources":{}}]}}}`
+	}
+	thing := func(spec string) string {
+		return `{"apiVersion":"x.io/v1","kind":"Thing","metadata":{"name":"a","namespace":"web"},"spec":` + spec + `}`
+	}
+	secret := func(data string) string {
+		return `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"a","namespace":"web"},"data":` + data + `}`
+	}
+	desired := deployment("", withImage("nginx"))
+	const imagePatch = `{"spec":{"template":{"spec":{"containers":[{"image":"nginx","name":"c","resources":{}}]}}}}`
+	refusal := `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403}`
+	tests := map[string]struct {
+		desired, live string
+		code          int
+		answer        string
+		drifts        bool
+		patches       []string
+	}{
+		"equal: is not tried": {desired, desired, 0, "", false, nil},
+		"a policy changes the image back": {desired, deployment("", withImage("local/nginx")), 200, deployment("", withImage("local/nginx")), false,
+			[]string{imagePatch}},
+		"a policy changes the image back, another writer an annotation": {desired, deployment(`"other":"1"`, withImage("local/nginx")), 200,
+			deployment(`"other":"2"`, withImage("local/nginx")), false, []string{imagePatch}},
+		"an edit, and no policy": {desired, deployment("", withImage("edited")), 200, deployment("", withImage("nginx")), true,
+			[]string{imagePatch}},
+		"an edit of what a policy had changed": {desired, deployment("", withImage("edited")), 200, deployment("", withImage("local/nginx")), true,
+			[]string{imagePatch}},
+		"a policy changes one of two fields back": {deployment("", `{"replicas":2,"template":{"metadata":{"labels":{"a":"b"}}}}`),
+			deployment("", `{"replicas":1,"template":{"metadata":{"labels":{"a":"c"}}}}`), 200, deployment("", `{"replicas":2,"template":{"metadata":{"labels":{"a":"c"}}}}`), true,
+			[]string{`{"spec":{"replicas":2,"template":{"metadata":{"labels":{"a":"b"}}}}}`}},
+		"the API server adds an empty map": {deployment("", `{"strategy":{"rollingUpdate":{"maxSurge":1}}}`), deployment("", `{}`), 200,
+			deployment("", `{"strategy":{}}`), true, []string{`{"spec":{"strategy":{"rollingUpdate":{"maxSurge":1}}}}`}},
+		"the dry run is refused": {desired, deployment("", withImage("local/nginx")), 403, refusal, true, []string{imagePatch}},
+		"a Secret: is not tried": {secret(`{"a":"eA=="}`), secret(`{"a":"eQ=="}`), 0, "", true, nil},
+		"a custom resource without the field in its schema": {thing(`{"a":1}`), thing(`{}`), 200, thing(`{}`), false,
+			[]string{`{"spec":{"a":1}}`}},
+		"a custom resource that was edited": {thing(`{"a":1}`), thing(`{"a":2}`), 200, thing(`{"a":1}`), true, []string{`{"spec":{"a":1}}`}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			api := &dryRuns{code: test.code, answer: test.answer}
+			server := httptest.NewServer(api)
+			defer server.Close()
+			agent, err := access.NewAgent(&rest.Config{Host: server.URL}, deploytest.Noon)
+			if err != nil {
+				t.Fatal(err)
+			}
+			wanted, live := deploytest.ObjectOf(t, test.desired), deploytest.ObjectOf(t, test.live)
+			live.SetLabels(map[string]string{fleet.LabelSetHash: "h1"})
+			ref := manifest.Ref{GroupVersionKind: live.GroupVersionKind(), Namespace: "web", Name: "a"}
+			tr := &Tracking{refs: []manifest.Ref{ref}, set: placement.Set{Hash: "h1"}, seen: map[manifest.Ref]observation{}}
+			o := &Observer{Agent: agent, Accounts: access.NewAccounts(agent, "cattle-fleet-system"), Clock: deploytest.Noon,
+				Cleaner: func(context.Context, *fleet.BundleDeployment) func(string) string {
+					return func(text string) string { return text }
+				}}
+			for range 2 { // the second time the result is known
+				if err := o.takeIn(t.Context(), deploytest.Deployment(), tr, manifest.Objects{ref: live}, manifest.Objects{ref: wanted}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got := tr.Drifted()[ref]; got != test.drifts {
+				t.Errorf("drifts: %t, patch %s", got, tr.seen[ref].Patch)
+			}
+			if diff := cmp.Diff(test.patches, api.patches); diff != "" {
+				t.Errorf("dry runs (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
