@@ -676,7 +676,7 @@ func isInTheControllers(t *testing.T, name string) bool {
 
 func TestIsInTheControllers_FindsNamedCode(t *testing.T) {
 	for name, want := range map[string]bool{
-		"bootstrap": true, "agentmanagement": true, "leader.Lead": true, "reconcile.WriteStatus": true, "hub.Context.Recorder": true,
+		"bootstrap": true, "agentmanagement": true, "leader.Lead": true, "reconcile.WriteStatus": true, "hub.App.Recorder": true,
 		"kube": false, "nobody": false, "kube.Follow": false, "nobody.Lead": false,
 	} {
 		if got := isInTheControllers(t, name); got != want {

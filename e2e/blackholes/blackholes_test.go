@@ -161,7 +161,7 @@ func expectImported(ctx context.Context, black *hole, name string) (meanwhile in
 	_, err = world.Joined(ctx, framework.Workspace, name, framework.Named(name))
 	Expect(err).NotTo(HaveOccurred())
 	joined, now := time.Since(began), black.asked()
-	AddReportEntry(name, fmt.Sprintf("its agent was deployed after %.2f s and heard of after %.2f s; of %d clusters that were being asked, %d answered nothing meanwhile; at most %d were asked at once; until its agent was deployed, %d were given a namespace, beside the %d that had one; %s",
+	AddReportEntry(name, fmt.Sprintf("its agent was deployed after %.2f s and first reported after %.2f s; of %d clusters that were being asked, %d answered nothing meanwhile; at most %d were asked at once; until its agent was deployed, %d were given a namespace, beside the %d that had one; %s",
 		imported.Seconds(), joined.Seconds(), before.Open, now.Ended-before.Ended, now.Most, have-had, had, footprint(ctx)), ReportEntryVisibilityAlways)
 	return have - had
 }

@@ -188,7 +188,7 @@ func healing() {
 		_, err := world.Ready(ctx, eastern, 2)
 		Expect(err).NotTo(HaveOccurred())
 		_, err = client.Until(ctx, client.Await{
-			From: world.Hub.Fleet, Resource: client.Clusters, Namespace: eastern.Namespace, Name: east, For: "the hub says that it is heard of", Within: patience,
+			From: world.Hub.Fleet, Resource: client.Clusters, Namespace: eastern.Namespace, Name: east, For: "the hub says that its agent reports", Within: patience,
 		}, func(c *fleet.Cluster) bool {
 			reporting, ready := conditions.Get(c.Status.Conditions, conditions.AgentReporting), conditions.Get(c.Status.Conditions, conditions.Ready)
 			return reporting != nil && reporting.Status == corev1.ConditionTrue && ready != nil && ready.Status == corev1.ConditionTrue

@@ -50,7 +50,7 @@ func decided() []parity.Row {
 		{Is: parity.Missing, On: "hub Secret *-token", Why: "tokens come from the TokenRequest API (decision 2)"},
 		{Is: parity.Added, On: registered, At: "status.conditions*", Why: "a registration says what it waits for"},
 		{Is: parity.Added, On: "hub ClusterRegistrationToken *", At: "status.conditions*", Why: "a token says what it waits for"},
-		{Is: parity.Added, On: "hub Cluster *", At: "status.conditions[AgentReporting].*", Why: "a Cluster says whether its agent is heard of (decision 12)"},
+		{Is: parity.Added, On: "hub Cluster *", At: "status.conditions[AgentReporting].*", Why: "a Cluster says whether its agent reports (decision 12)"},
 		{Is: parity.Added, On: "hub Cluster *", At: "status.agent.*", Why: "an agent says what cluster it is in (decision 6)"},
 		{Is: parity.Added, On: "* ConfigMap */fleet-agent", At: "metadata.annotations[fleet.cattle.io/hub-uid]", Why: "by it, another hub knows whose agent it is (decision 9)"},
 		{Is: parity.Added, On: registered, At: "metadata.annotations[fleet.cattle.io/last-seen-at-grant]", Why: "how the first use of a credential is known (decision 2)"},

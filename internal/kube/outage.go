@@ -22,7 +22,7 @@ import (
 //
 // A request that its sender cancels is not an outage.
 func RelistAfterOutage(cfg *rest.Config) *rest.Config {
-	return Through(cfg, (&outages{told: map[string]int{}}).send)
+	return WrapTransport(cfg, (&outages{told: map[string]int{}}).send)
 }
 
 // outages counts the outages of a server.

@@ -33,7 +33,7 @@ func RetrySoon(cfg *rest.Config) *rest.Config { return RetryWithin(cfg, soon) }
 func RetryWithin(cfg *rest.Config, longest time.Duration) *rest.Config {
 	const header = "Retry-After"
 	most := int(longest / time.Second)
-	return Through(cfg, func(next http.RoundTripper, request *http.Request) (*http.Response, error) {
+	return WrapTransport(cfg, func(next http.RoundTripper, request *http.Request) (*http.Response, error) {
 		answer, err := next.RoundTrip(request)
 		if err != nil {
 			return answer, err

@@ -36,7 +36,7 @@ func (c *ServerClock) Now() time.Time {
 
 // Watch returns a copy of the configuration whose clients tell the clock the Date of each answer.
 func (c *ServerClock) Watch(cfg *rest.Config) *rest.Config {
-	return Through(cfg, func(next http.RoundTripper, request *http.Request) (*http.Response, error) {
+	return WrapTransport(cfg, func(next http.RoundTripper, request *http.Request) (*http.Response, error) {
 		answer, err := next.RoundTrip(request)
 		if err != nil {
 			return nil, err

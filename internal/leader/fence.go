@@ -38,7 +38,7 @@ func NewFence(clock func() time.Time) *Fence {
 
 // Guard returns a copy of cfg for the work of a leader. It refuses writes while the lease may have expired.
 func (f *Fence) Guard(cfg *rest.Config) *rest.Config {
-	return kube.Through(cfg, func(next http.RoundTripper, request *http.Request) (*http.Response, error) {
+	return kube.WrapTransport(cfg, func(next http.RoundTripper, request *http.Request) (*http.Response, error) {
 		if err := f.check(request.Method); err != nil {
 			if request.Body != nil {
 				_ = request.Body.Close() // as RoundTripper requires
@@ -52,7 +52,7 @@ func (f *Fence) Guard(cfg *rest.Config) *rest.Config {
 // watch returns a copy of cfg for the election for one lease. Each accepted write acquires or renews the lease.
 func (f *Fence) watch(cfg *rest.Config, lease string, lasts time.Duration) *rest.Config {
 	lasts = lasts.Truncate(time.Second) // a Lease stores whole seconds
-	return kube.Through(cfg, func(next http.RoundTripper, request *http.Request) (*http.Response, error) {
+	return kube.WrapTransport(cfg, func(next http.RoundTripper, request *http.Request) (*http.Response, error) {
 		sent := f.clock()
 		answer, err := next.RoundTrip(request)
 		if err == nil && !isRead(request.Method) && answer.StatusCode < http.StatusMultipleChoices {

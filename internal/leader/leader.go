@@ -51,9 +51,9 @@ type Options struct {
 	Log *slog.Logger
 	// OnStandby is called from another goroutine whenever another process is seen leading. It may be nil.
 	OnStandby func()
-	// OnRewound is called on standby when the API server was restored from an older state, so that caches that are filled
+	// OnStateRestored is called on standby when the API server was restored from an older state, so that caches that are filled
 	// already are invalid. The caller ends the process. It may be nil.
-	OnRewound func()
+	OnStateRestored func()
 
 	// predecessor is shared by the elections for several leases.
 	predecessor *predecessor
@@ -61,20 +61,20 @@ type Options struct {
 	first bool
 	// step means that another election follows.
 	step bool
-	// expiry is shared by the turns of one election.
+	// expiry is shared by the attempts of one election.
 	expiry *expiry
-	// rewinds is also shared.
-	rewinds *rewinds
+	// restoreDetector is also shared.
+	restoreDetector *restoreDetector
 }
 
 // Lead waits until this process holds the lease and then calls run. It acquires the lease immediately when the
 // holder releases it, or when a lease that is not renewed has expired. The context of run ends when the lease is lost or ctx ends. The lease is released only
 // after run has returned, so that two leaders never work at the same time. Lead returns run's error, nil if ctx
-// ended first, ErrLeaseLost if the lease was lost first, or ErrRewound if the API server was restored from an
+// ended first, ErrLeaseLost if the lease was lost first, or ErrStateRestored if the API server was restored from an
 // older state. With several leases, losing one means losing all.
 func Lead(ctx context.Context, o Options, run func(context.Context) error) error {
 	o = o.withDefaults()
-	return leadAll(ctx, o, append(slices.Clone(o.Before), o.Name), func(ctx context.Context) error { return o.rewinds.during(ctx, run) })
+	return leadAll(ctx, o, append(slices.Clone(o.Before), o.Name), func(ctx context.Context) error { return o.restoreDetector.run(ctx, run) })
 }
 
 // lead implements Lead for one lease.
@@ -96,20 +96,20 @@ func lead(ctx context.Context, o Options, run func(context.Context) error) error
 	o.expiry = &expiry{}
 	defer o.expiry.stop()
 	for again := true; again; {
-		turn := newTurn(election, watcher.Leases(o.Namespace), o)
-		elector, err := o.elector(client, turn, func(lease context.Context) { term.serve(lease, work) })
+		attempt := newAttempt(election, watcher.Leases(o.Namespace), o)
+		elector, err := o.elector(client, attempt, func(lease context.Context) { term.serve(lease, work) })
 		if err != nil {
 			cancelWork()
 			return fmt.Errorf("preparing the leader election: %w", err)
 		}
-		elector.Run(turn.ctx)
-		again = turn.ended() && election.Err() == nil
+		elector.Run(attempt.ctx)
+		again = attempt.ended() && election.Err() == nil
 	}
 	return term.result(ctx)
 }
 
-// elector returns an elector for one turn.
-func (o Options) elector(client coordinationv1.LeasesGetter, turn *turn, serve func(lease context.Context)) (*leaderelection.LeaderElector, error) {
+// elector returns an elector for one attempt.
+func (o Options) elector(client coordinationv1.LeasesGetter, attempt *attempt, serve func(lease context.Context)) (*leaderelection.LeaderElector, error) {
 	return leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock: inherited{predecessor: o.predecessor, expiry: o.expiry, first: o.first, Interface: &resourcelock.LeaseLock{
 			LeaseMeta:  metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name},
@@ -123,7 +123,7 @@ func (o Options) elector(client coordinationv1.LeasesGetter, turn *turn, serve f
 		Name:            o.Name, // used in the metrics of the election
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(lease context.Context) {
-				if turn.begin() {
+				if attempt.begin() {
 					o.sayLeading()
 					serve(lease)
 				}
@@ -132,7 +132,7 @@ func (o Options) elector(client coordinationv1.LeasesGetter, turn *turn, serve f
 			OnNewLeader: func(identity string) {
 				if identity != o.Identity {
 					o.sayStandingBy(identity)
-					turn.standBy()
+					attempt.standBy()
 				}
 			},
 		},
@@ -153,7 +153,7 @@ func (o Options) withDefaults() Options {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	o.rewinds = &rewinds{versions: map[string]string{}, noticed: o.OnRewound}
+	o.restoreDetector = &restoreDetector{versions: map[string]string{}, noticed: o.OnStateRestored}
 	o.predecessor, o.first = &predecessor{}, true
 	return o
 }
@@ -163,7 +163,7 @@ func (o Options) withDefaults() Options {
 func electionConfig(o Options) *rest.Config {
 	cfg := kube.RetrySoon(o.Config)
 	cfg.Timeout = o.RenewDeadline / 2
-	cfg = o.rewinds.watch(cfg, o.Name)
+	cfg = o.restoreDetector.watch(cfg, o.Name)
 	if o.Fence != nil {
 		cfg = o.Fence.watch(cfg, o.Name, o.LeaseDuration)
 	}

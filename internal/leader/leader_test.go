@@ -308,13 +308,13 @@ func TestFreedLease_IsAcquiredAtOnce(t *testing.T) {
 
 func TestFreedTurn_DoesNotBegin(t *testing.T) {
 	o := Options{Name: "lock", RetryPeriod: time.Hour}.withDefaults()
-	freed, leading := newTurn(t.Context(), nil, o), newTurn(t.Context(), nil, o)
+	freed, leading := newAttempt(t.Context(), nil, o), newAttempt(t.Context(), nil, o)
 	freed.free()
 	if freed.begin() || !freed.ended() {
-		t.Error("the turn was ended, and begins")
+		t.Error("the attempt was ended, and begins")
 	}
 	if !leading.begin() {
-		t.Error("the turn does not begin")
+		t.Error("the attempt does not begin")
 	}
 	leading.free()
 	if leading.ctx.Err() != nil || leading.ended() {

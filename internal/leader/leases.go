@@ -36,7 +36,7 @@ type predecessor struct {
 	identity string
 }
 
-// saw records the holder of the first lease. An empty identity clears it: a process that released this lease also
+// compare records the holder of the first lease. An empty identity clears it: a process that released this lease also
 // releases the others, and a process whose lease was deleted may not know that yet.
 func (p *predecessor) saw(identity string) {
 	if !ownIdentity.MatchString(identity) {

@@ -72,7 +72,7 @@ const (
 // later says whether it is the end of the scenario.
 func later(at time.Time) bool { return at.After(noon) }
 
-// healthy is a hub with two replicas and a shard, and a cluster whose agent is heard of as it should be.
+// healthy is a hub with two replicas and a shard, and a cluster whose agent reports on time.
 func healthy(at time.Time) []target {
 	hub, standby := NewHub(), NewHub()
 	agent := NewAgent(func() time.Time { return at })

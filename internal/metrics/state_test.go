@@ -197,7 +197,7 @@ func TestInvalidUTF8InALabel_IsReplaced(t *testing.T) {
 	}
 }
 
-// manyClusters are n clusters with two bundles each, half of them never heard of.
+// manyClusters are n clusters with two bundles each, half of them have never reported.
 func manyClusters(n int) *world {
 	w := &world{now: noon, bundles: aWorld().bundles, groups: aWorld().groups}
 	for i := range n {

@@ -200,9 +200,9 @@ func memberKey(kind Kind, obj Object) string {
 	return kind.gvk.Kind + " " + KeyOf(obj).String()
 }
 
-// Watch calls nudge with the owner of every child that is added, changed or deleted. So children are repaired, and
+// Watch calls enqueue with the owner of every child that is added, changed or deleted. So children are repaired, and
 // pruned if their owner is gone. Call it before the caches start.
-func (s *Set) Watch(nudge func(owner types.NamespacedName)) error {
+func (s *Set) Watch(enqueue func(owner types.NamespacedName)) error {
 	resolve := func(obj Object) []types.NamespacedName {
 		annotations := obj.GetAnnotations()
 		if annotations[fleet.AnnotationSetID] != s.id {
@@ -213,7 +213,7 @@ func (s *Set) Watch(nudge func(owner types.NamespacedName)) error {
 		}}
 	}
 	for _, kind := range s.kinds {
-		if err := Watch(kind.informer, resolve, nudge); err != nil {
+		if err := Watch(kind.informer, resolve, enqueue); err != nil {
 			return err
 		}
 	}

@@ -48,11 +48,11 @@ func WatchChanges[T any](informer cache.SharedIndexInformer, handle func(Change[
 	return nil
 }
 
-// Watch calls nudge with the keys that resolve returns for every object that is added, changed or deleted. For a
+// Watch calls enqueue with the keys that resolve returns for every object that is added, changed or deleted. For a
 // deleted object, resolve gets the last known state. For a change it is called with both the old and the new state,
-// so that a former owner is enqueued as well. resolve and nudge must not block. Resyncs without a change are skipped.
+// so that a former owner is enqueued as well. resolve and enqueue must not block. Resyncs without a change are skipped.
 // Call Watch before the informer starts.
-func Watch[T Object](informer cache.SharedIndexInformer, resolve func(T) []types.NamespacedName, nudge func(types.NamespacedName)) error {
+func Watch[T Object](informer cache.SharedIndexInformer, resolve func(T) []types.NamespacedName, enqueue func(types.NamespacedName)) error {
 	return WatchChanges(informer, func(change Change[T]) {
 		states := slices.DeleteFunc([]T{change.Old, change.New}, func(state T) bool { return isNil(state) })
 		if len(states) == 2 && sameVersion(states[0], states[1]) {
@@ -60,31 +60,31 @@ func Watch[T Object](informer cache.SharedIndexInformer, resolve func(T) []types
 		}
 		told := map[types.NamespacedName]bool{}
 		for _, state := range states {
-			nudgeOnce(resolve(state), told, nudge)
+			enqueueOnce(resolve(state), told, enqueue)
 		}
 	})
 }
 
-// WatchNew is Watch for lists that many objects share: it calls nudge with the keys that resolve returns for the new
+// WatchNew is Watch for lists that many objects share: it calls enqueue with the keys that resolve returns for the new
 // state and did not return for the old one.
-func WatchNew[T Object](informer cache.SharedIndexInformer, resolve func(T) []types.NamespacedName, nudge func(types.NamespacedName)) error {
+func WatchNew[T Object](informer cache.SharedIndexInformer, resolve func(T) []types.NamespacedName, enqueue func(types.NamespacedName)) error {
 	return WatchChanges(informer, func(change Change[T]) {
 		known := map[types.NamespacedName]bool{}
 		if !isNil(change.Old) {
-			nudgeOnce(resolve(change.Old), known, func(types.NamespacedName) {})
+			enqueueOnce(resolve(change.Old), known, func(types.NamespacedName) {})
 		}
 		if !isNil(change.New) {
-			nudgeOnce(resolve(change.New), known, nudge)
+			enqueueOnce(resolve(change.New), known, enqueue)
 		}
 	})
 }
 
-// nudgeOnce calls nudge with the keys that are not known, and adds them.
-func nudgeOnce(keys []types.NamespacedName, known map[types.NamespacedName]bool, nudge func(types.NamespacedName)) {
+// enqueueOnce calls enqueue with the keys that are not known, and adds them.
+func enqueueOnce(keys []types.NamespacedName, known map[types.NamespacedName]bool, enqueue func(types.NamespacedName)) {
 	for _, key := range keys {
 		if !known[key] {
 			known[key] = true
-			nudge(key)
+			enqueue(key)
 		}
 	}
 }

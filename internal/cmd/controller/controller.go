@@ -139,18 +139,18 @@ func lead(ctx context.Context, shared hub.Options, state *health.State) error {
 	s := newStandby(ctx, options)
 	defer s.end(nil)
 	return s.result(leader.Lead(s.election, leader.Options{
-		Config:        shared.Own.Config,
-		Namespace:     shared.Env.Namespace,
-		Name:          lease,
-		Before:        before,
-		Identity:      shared.Env.Identity,
-		LeaseDuration: shared.Env.Election.LeaseDuration,
-		RenewDeadline: shared.Env.Election.RenewDeadline,
-		RetryPeriod:   shared.Env.Election.RetryPeriod,
-		Fence:         fence,
-		Log:           shared.Log,
-		OnStandby:     func() { state.SetReady(true, "standing by") },
-		OnRewound:     func() { s.end(leader.ErrRewound) },
+		Config:          shared.Own.Config,
+		Namespace:       shared.Env.Namespace,
+		Name:            lease,
+		Before:          before,
+		Identity:        shared.Env.Identity,
+		LeaseDuration:   shared.Env.Election.LeaseDuration,
+		RenewDeadline:   shared.Env.Election.RenewDeadline,
+		RetryPeriod:     shared.Env.Election.RetryPeriod,
+		Fence:           fence,
+		Log:             shared.Log,
+		OnStandby:       func() { state.SetReady(true, "standing by") },
+		OnStateRestored: func() { s.end(leader.ErrStateRestored) },
 	}, func(ctx context.Context) error {
 		state.SetReady(false, "leading, filling the caches")
 		return s.work(ctx)

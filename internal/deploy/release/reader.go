@@ -51,7 +51,7 @@ type Reader struct {
 	seal      *Seal
 	clock     func() time.Time
 	stopped   <-chan struct{}
-	first     *beginning
+	first     *startupList
 	manifests *utilcache.LRUExpireCache
 }
 
@@ -59,7 +59,7 @@ type Reader struct {
 func NewReader(agent *access.Identity, client metadata.Interface, namespace string, sealed *Seal, clock func() time.Time, stopped <-chan struct{}) *Reader {
 	return &Reader{
 		agent: agent, metadata: client, namespace: namespace, seal: sealed, clock: clock, stopped: stopped,
-		first: newBeginning(), manifests: utilcache.NewLRUExpireCache(mostManifests),
+		first: newStartupList(), manifests: utilcache.NewLRUExpireCache(mostManifests),
 	}
 }
 
@@ -75,12 +75,12 @@ func (r *Reader) List(ctx context.Context) (map[placement.Release]RevisionSecret
 	if err != nil {
 		err = fmt.Errorf("listing Helm's releases: %w", err)
 	}
-	r.first.know(found, r.clock())
+	r.first.set(found, r.clock())
 	return found, err
 }
 
 // Expire is called before this process writes to a release: the first list no longer has its newest revision.
-func (r *Reader) Expire(key placement.Release) { r.first.spend(key) }
+func (r *Reader) Expire(key placement.Release) { r.first.claim(key) }
 
 // newest lists the newest revisions of releases in a namespace, or in all.
 func (r *Reader) newest(ctx context.Context, namespace string, options metav1.ListOptions) (map[placement.Release]RevisionSecret, error) {

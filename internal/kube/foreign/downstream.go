@@ -43,7 +43,7 @@ func New(cfg *rest.Config) (*Client, error) {
 	cfg = kube.Tune(cfg)
 	cfg.WarningHandler, cfg.WarningHandlerWithContext = rest.NoWarnings{}, nil // client-go would log warnings unfiltered
 	cfg.NextProtos = []string{"http/1.1"}                                      // HTTP/2 reads more than bounded allows
-	cfg = kube.Through(cfg, bounded)
+	cfg = kube.WrapTransport(cfg, bounded)
 	client, err := clientFor(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("preparing the connection: %w", err)

@@ -57,7 +57,7 @@ func (a Access) Config() *rest.Config {
 		TLSClientConfig: rest.TLSClientConfig{CAData: a.CA},
 	})
 	cfg.Timeout = 0
-	return kube.Through(cfg, send)
+	return kube.WrapTransport(cfg, send)
 }
 
 // errRedirected means that the hub answered with a redirect. client-go would follow it and send the token to whatever server

@@ -48,7 +48,7 @@ func isUntrusted(err error) bool {
 // SignalRejections returns a copy of cfg whose clients signal responses that may mean that the identity is rejected. It
 // does not decide that: the missing right may be one that agents do not need.
 func SignalRejections(cfg *rest.Config, rejected chan<- struct{}) *rest.Config {
-	return kube.Through(cfg, func(next http.RoundTripper, request *http.Request) (*http.Response, error) {
+	return kube.WrapTransport(cfg, func(next http.RoundTripper, request *http.Request) (*http.Response, error) {
 		response, err := next.RoundTrip(request)
 		turnedAway := err == nil && (response.StatusCode == http.StatusUnauthorized || response.StatusCode == http.StatusForbidden)
 		if turnedAway || isUntrusted(err) {

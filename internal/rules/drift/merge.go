@@ -18,7 +18,7 @@ const (
 // types. strategy is the strategy in the field's tag.
 func merge(live, want any, schema strategicpatch.LookupPatchMeta, strategy string) any {
 	switch want := want.(type) {
-	case unspoken:
+	case omittedValue:
 		return mergeUnspoken(live, want.value)
 	case map[string]any:
 		if have, ok := live.(map[string]any); ok {
@@ -50,8 +50,8 @@ func mergeMap(live, want map[string]any, schema strategicpatch.LookupPatchMeta, 
 	out := maps.Clone(live)
 	for key, value := range want {
 		have, there := live[key]
-		mark, isUnspoken := value.(unspoken)
-		if value == nil || (isUnspoken && (!there || have == nil || filledByServer(key, mark.value))) {
+		mark, isOmitted := value.(omittedValue)
+		if value == nil || (isOmitted && (!there || have == nil || filledByServer(key, mark.value))) {
 			continue
 		}
 		out[key] = mergeField(have, value, key, schema)
@@ -74,7 +74,7 @@ func extendedByServer(key string) bool { return key == "tolerations" || key == "
 
 func mergeField(live, want any, key string, schema strategicpatch.LookupPatchMeta) any {
 	list, isList := want.([]any)
-	if mark, ok := want.(unspoken); ok {
+	if mark, ok := want.(omittedValue); ok {
 		list, isList = mark.value.([]any)
 	}
 	if isList {

@@ -4,9 +4,9 @@ import (
 	"strings"
 )
 
-// unspoken marks a value that the Go type of a kind omits, usually a zero value. It matters only if the cluster has
+// omittedValue marks a value that the Go type of a kind omits, usually a zero value. It matters only if the cluster has
 // another value.
-type unspoken struct{ value any }
+type omittedValue struct{ value any }
 
 // recast converts the values of a desired object as its Go type does, so that 1000m becomes 1. It keeps fields that the type
 // does not have.
@@ -31,7 +31,7 @@ func recastAs(raw, converted any) any {
 			case isKept:
 				out[key] = recastAs(value, kept)
 			case isZero(value):
-				out[key] = unspoken{value}
+				out[key] = omittedValue{value}
 			default:
 				out[key] = value // unknown to the type, but perhaps not to the server
 			}
@@ -60,7 +60,7 @@ func (k kind) weaken(value any) any {
 		out := make(map[string]any, len(value))
 		for key, field := range value {
 			if isEmpty(field) || (k.zeroIsNothing && isZero(field)) {
-				out[key] = unspoken{field}
+				out[key] = omittedValue{field}
 				continue
 			}
 			out[key] = k.weaken(field)
@@ -108,10 +108,10 @@ func isZero(value any) bool {
 	return isEmpty(value)
 }
 
-// plain removes the unspoken marks.
+// plain removes the marks of omitted values.
 func plain(value any) any {
 	switch value := value.(type) {
-	case unspoken:
+	case omittedValue:
 		return value.value
 	case map[string]any:
 		out := make(map[string]any, len(value))

@@ -2,8 +2,8 @@ package grant
 
 import (
 	"github.com/fleet-hub/fleet/internal/protocol"
+	"github.com/fleet-hub/fleet/internal/rules/clonedcluster"
 	"github.com/fleet-hub/fleet/internal/rules/clusters"
-	"github.com/fleet-hub/fleet/internal/rules/copies"
 	"github.com/fleet-hub/fleet/internal/rules/requests"
 	"github.com/fleet-hub/fleet/internal/rules/revocation"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -213,7 +213,7 @@ func done(in Input, cluster *fleet.Cluster, out Outcome) Outcome {
 	out.Stage, out.Granted, out.Superseded = Done, true, superseded(in, cluster)
 	out.EndConfirmation, out.Unreadable = isConfirmed(in, cluster), unreadable(in, cluster)
 	if out.InUse = inUse(in, cluster); out.InUse || reports(in, cluster) {
-		out.RecoveredBy = copies.Record(in.Request, cluster, in.Now)
+		out.RecoveredBy = clonedcluster.Record(in.Request, cluster, in.Now)
 	}
 	if isFetchable(in) && !out.InUse {
 		out.Reader = reader(in, cluster) // even if the right to read it was removed since

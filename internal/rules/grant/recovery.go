@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fleet-hub/fleet/internal/identity"
-	"github.com/fleet-hub/fleet/internal/rules/copies"
+	"github.com/fleet-hub/fleet/internal/rules/clonedcluster"
 	"github.com/fleet-hub/fleet/internal/rules/requests"
 	"github.com/fleet-hub/fleet/internal/rules/revocation"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -78,7 +78,7 @@ func whyUnproven(in Input) string {
 // and not if the agent that it was signed for was replaced by one without a key.
 func isProven(in Input, cluster *fleet.Cluster) bool {
 	if pinned := agentKey(in, cluster); pinned != "" {
-		return keyOf(in) == pinned && len(copies.Alternating(in.Request, cluster, in.Now)) == 0
+		return keyOf(in) == pinned && len(clonedcluster.Alternating(in.Request, cluster, in.Now)) == 0
 	}
 	ticket, _ := ticketFor(in, keyOf(in))
 	return ticket.Cluster == cluster.Name && readmits(in) && !isReplaced(in, cluster)

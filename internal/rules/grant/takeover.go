@@ -3,8 +3,8 @@ package grant
 import (
 	"slices"
 
+	"github.com/fleet-hub/fleet/internal/rules/clonedcluster"
 	"github.com/fleet-hub/fleet/internal/rules/clusters"
-	"github.com/fleet-hub/fleet/internal/rules/copies"
 	"github.com/fleet-hub/fleet/internal/rules/requests"
 	"github.com/fleet-hub/fleet/internal/rules/revocation"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -21,7 +21,7 @@ func takesOver(in Input, cluster *fleet.Cluster) bool {
 	if requests.IsRecovery(in.Request) { // the recovery account lets no agent join, not even where none is registered
 		return !isConfirmed(in, cluster) && (revocation.IsBlocked(cluster) || !isProven(in, cluster))
 	}
-	return hasAgent(in, cluster) && !spokenFor(in, cluster)
+	return hasAgent(in, cluster) && !mayReplaceAgent(in, cluster)
 }
 
 // hasAgent reports whether a Cluster has a registered agent. With a pinned or a blocked key it has one even if its
@@ -54,8 +54,8 @@ func isRegistered(request *fleet.ClusterRegistration, cluster *fleet.Cluster) bo
 	return requests.Used(request, cluster)
 }
 
-// spokenFor reports whether a request may replace the Cluster's agent.
-func spokenFor(in Input, cluster *fleet.Cluster) bool {
+// mayReplaceAgent reports whether a request may replace the Cluster's agent.
+func mayReplaceAgent(in Input, cluster *fleet.Cluster) bool {
 	token := in.Request.Labels[fleet.LabelRegistrationToken]
 	readable := in.NamedToken
 	if token == "" {
@@ -123,5 +123,5 @@ func alternatingIn(in Input, cluster *fleet.Cluster) []string {
 	if !requests.IsRecovery(in.Request) || revocation.IsBlocked(cluster) {
 		return nil
 	}
-	return copies.Alternating(in.Request, cluster, in.Now)
+	return clonedcluster.Alternating(in.Request, cluster, in.Now)
 }

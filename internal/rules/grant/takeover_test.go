@@ -15,7 +15,7 @@ import (
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
-// registered is a Cluster whose agent was heard of a minute ago with the credential of request-0, which was made with
+// registered is a Cluster whose agent reported a minute ago with the credential of request-0, which was made with
 // token t1 a day ago.
 func registered(modifiers ...func(*fleet.ClusterRegistration)) func(*grant.Input) {
 	return func(in *grant.Input) {

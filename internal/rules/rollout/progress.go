@@ -15,10 +15,10 @@ type Progress struct {
 	Partitions []fleet.PartitionStatus
 }
 
-// tally is the sum of the Standings of some steps.
-type tally struct{ unavailable, behind, unreachable int }
+// totals is the sum of the Standings of some steps.
+type totals struct{ unavailable, behind, unreachable int }
 
-func (t *tally) add(s Standing) {
+func (t *totals) add(s Standing) {
 	if s.Unavailable {
 		t.unavailable++
 	}
@@ -33,8 +33,8 @@ func (t *tally) add(s Standing) {
 // ProgressOf returns the progress of the steps. In partitions that the rollout has reached, targets that are behind count
 // as unavailable.
 func ProgressOf(layout Layout, steps []Step) Progress {
-	var all tally
-	partitions := make([]tally, len(layout.Partitions))
+	var all totals
+	partitions := make([]totals, len(layout.Partitions))
 	for _, step := range steps {
 		standing := step.Standing()
 		all.add(standing)

@@ -116,9 +116,9 @@ type Decision struct {
 	// Verdicts and Waits have the order of the steps.
 	Verdicts []Verdict
 	Waits    []Wait
-	// Costly marks the steps that are available and become unavailable when they are written. They are written first:
+	// Disruptive marks the steps that are available and become unavailable when they are written. They are written first:
 	// they are available now, and writing others before them would use up maxUnavailable.
-	Costly []bool
+	Disruptive []bool
 	// NewlyCreated is how many BundleDeployments are created.
 	NewlyCreated int
 	// Again requests another round after this one is written, because this one has created as many as it may.
@@ -134,7 +134,7 @@ type Decision struct {
 func Decide(layout Layout, steps []Step) Decision {
 	r := &rollout{
 		layout: layout, steps: steps, unavailableIn: make([]int, len(layout.Partitions)),
-		out: Decision{Verdicts: make([]Verdict, len(steps)), Waits: make([]Wait, len(steps)), Costly: make([]bool, len(steps))},
+		out: Decision{Verdicts: make([]Verdict, len(steps)), Waits: make([]Wait, len(steps)), Disruptive: make([]bool, len(steps))},
 	}
 	members := make([][]int, len(layout.Partitions))
 	for i, step := range steps {
@@ -240,7 +240,7 @@ func (r *rollout) promote(i int) {
 		wait = WaitLimit
 	default:
 		r.count(step)
-		r.out.Costly[i] = true
+		r.out.Disruptive[i] = true
 	}
 	r.out.Waits[i] = wait
 	if wait == "" {

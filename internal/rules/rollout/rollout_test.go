@@ -73,7 +73,7 @@ var verdictNames = map[Verdict]string{Leave: "leave", Stage: "stage", Promote: "
 func (d Decision) inWords() (out []string) {
 	for i, verdict := range d.Verdicts {
 		text := verdictNames[verdict]
-		if d.Costly[i] {
+		if d.Disruptive[i] {
 			text += " first"
 		}
 		if d.Waits[i] != "" {

@@ -86,14 +86,14 @@ func (s *simulation) pass(t *testing.T, random *rand.Rand) (wrote bool) {
 	steps := s.steps(layout)
 	decision := Decide(layout, steps)
 	order := random.Perm(len(steps))
-	slices.SortStableFunc(order, func(a, b int) int { return boolOrder(decision.Costly[b]) - boolOrder(decision.Costly[a]) })
+	slices.SortStableFunc(order, func(a, b int) int { return boolOrder(decision.Disruptive[b]) - boolOrder(decision.Disruptive[a]) })
 	created := 0
 	for _, i := range order {
 		name := s.clusters[i].Name
 		if s.deployments[name] == nil && decision.Verdicts[i] != Leave {
 			created++
 		}
-		if decision.Costly[i] {
+		if decision.Disruptive[i] {
 			s.judge(t, layout, i)
 		}
 		wrote = s.write(name, decision.Verdicts[i]) || wrote

@@ -16,10 +16,10 @@ const (
 )
 
 // Reports counts the agents of a workspace that have ever reported and are not marked. Late is how many of them are late.
-type Reports struct{ Late, HeardOf int }
+type Reports struct{ Late, Reported int }
 
 // mostAreLate reports whether more than half of the agents are late.
-func (r Reports) mostAreLate() bool { return 2*r.Late > r.HeardOf }
+func (r Reports) mostAreLate() bool { return 2*r.Late > r.Reported }
 
 // Withheld returns the workspaces in which silent agents are not marked, because so many agents are late at once that the
 // cause is probably the hub or its network. In such a workspace, more than half of the agents are late. On the hub, at
@@ -32,7 +32,7 @@ func Withheld(workspaces map[string]Reports) map[string]bool {
 	var hub Reports
 	var most, second int // the largest numbers of late agents in a workspace
 	for _, own := range workspaces {
-		hub.Late, hub.HeardOf = hub.Late+own.Late, hub.HeardOf+own.HeardOf
+		hub.Late, hub.Reported = hub.Late+own.Late, hub.Reported+own.Reported
 		most, second = max(most, own.Late), max(second, min(most, own.Late))
 	}
 	withheld := map[string]bool{}
@@ -41,7 +41,7 @@ func Withheld(workspaces map[string]Reports) map[string]bool {
 		if own.Late == most {
 			other = second
 		}
-		counted := Reports{Late: hub.Late - other, HeardOf: hub.HeardOf - other}
+		counted := Reports{Late: hub.Late - other, Reported: hub.Reported - other}
 		if own.mostAreLate() && counted.mostAreLate() && counted.Late >= manyAgents {
 			withheld[workspace] = true
 		}

@@ -18,14 +18,14 @@ import (
 type reports = map[string]supervision.Reports
 
 // fakes are the agents of a hostile workspace, which have reported once.
-func fakes(n int) supervision.Reports { return supervision.Reports{Late: n, HeardOf: n} }
+func fakes(n int) supervision.Reports { return supervision.Reports{Late: n, Reported: n} }
 
 func TestWithheld(t *testing.T) {
-	ten := func(late func(i, heardOf int) int) reports { // workspaces a to j with 1 to 512 agents
+	ten := func(late func(i, reported int) int) reports { // workspaces a to j with 1 to 512 agents
 		all := reports{}
 		for i := range 10 {
-			heardOf := 1 << i
-			all[string(rune('a'+i))] = supervision.Reports{Late: late(i, heardOf), HeardOf: heardOf}
+			reported := 1 << i
+			all[string(rune('a'+i))] = supervision.Reports{Late: late(i, reported), Reported: reported}
 		}
 		return all
 	}
@@ -56,12 +56,12 @@ func TestWithheld(t *testing.T) {
 		"hostile workspace, others report":           {reports{"hostile": fakes(1000), "b": {4, 4}, "c": {0, 4}}, []string{"hostile"}},
 		"hostile workspace, its agents report":       {reports{"hostile": {0, 1000}, "b": {4, 4}}, nil},
 
-		"ten workspaces, outage":           {ten(func(_, heardOf int) int { return heardOf }), []string{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j"}},
-		"ten workspaces, largest is dead":  {ten(func(i, heardOf int) int { return heardOf * (i / 9) }), []string{"j"}},
-		"ten workspaces, second is dead":   {ten(func(i, heardOf int) int { return heardOf * (i / 8 % 2) * (9 - i) }), nil},
-		"ten workspaces, a third is late":  {ten(func(_, heardOf int) int { return heardOf / 3 }), nil},
-		"ten workspaces, without largest":  {ten(func(i, heardOf int) int { return heardOf * (1 - i/9) }), nil},
-		"ten workspaces, without smallest": {ten(func(i, heardOf int) int { return heardOf * min(i, 1) }), []string{"b", "c", "d", "e", "f", "g", "h", "i", "j"}},
+		"ten workspaces, outage":           {ten(func(_, reported int) int { return reported }), []string{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j"}},
+		"ten workspaces, largest is dead":  {ten(func(i, reported int) int { return reported * (i / 9) }), []string{"j"}},
+		"ten workspaces, second is dead":   {ten(func(i, reported int) int { return reported * (i / 8 % 2) * (9 - i) }), nil},
+		"ten workspaces, a third is late":  {ten(func(_, reported int) int { return reported / 3 }), nil},
+		"ten workspaces, without largest":  {ten(func(i, reported int) int { return reported * (1 - i/9) }), nil},
+		"ten workspaces, without smallest": {ten(func(i, reported int) int { return reported * min(i, 1) }), []string{"b", "c", "d", "e", "f", "g", "h", "i", "j"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -80,8 +80,8 @@ func withheld(in reports) []string {
 func anyHub(random *rand.Rand) reports {
 	hub := reports{}
 	for i := range 1 + random.IntN(6) {
-		heardOf := random.IntN(13)
-		hub[fmt.Sprint("w", i)] = supervision.Reports{Late: random.IntN(heardOf + 1), HeardOf: heardOf}
+		reported := random.IntN(13)
+		hub[fmt.Sprint("w", i)] = supervision.Reports{Late: random.IntN(reported + 1), Reported: reported}
 	}
 	return hub
 }
@@ -97,9 +97,9 @@ func with(hub reports, own supervision.Reports) reports {
 func many(hub reports) bool {
 	var all supervision.Reports
 	for _, own := range hub {
-		all.Late, all.HeardOf = all.Late+own.Late, all.HeardOf+own.HeardOf
+		all.Late, all.Reported = all.Late+own.Late, all.Reported+own.Reported
 	}
-	return all.Late >= 4 && 2*all.Late > all.HeardOf
+	return all.Late >= 4 && 2*all.Late > all.Reported
 }
 
 // Whatever the agents of one workspace do, silent agents of another one are withheld only if many agents are late without
@@ -109,14 +109,14 @@ func TestWithheld_OneWorkspaceCannotCauseItForOthers(t *testing.T) {
 	withholding := 0
 	for range 20_000 {
 		hub := anyHub(random)
-		heardOf := random.IntN(1000)
-		hostile := supervision.Reports{Late: random.IntN(heardOf + 1), HeardOf: heardOf}
+		reported := random.IntN(1000)
+		hostile := supervision.Reports{Late: random.IntN(reported + 1), Reported: reported}
 		for _, workspace := range withheld(with(hub, hostile)) {
 			if workspace == "hostile" {
 				continue
 			}
 			withholding++
-			if own := hub[workspace]; 2*own.Late <= own.HeardOf || !many(hub) {
+			if own := hub[workspace]; 2*own.Late <= own.Reported || !many(hub) {
 				t.Fatalf("workspace %s of %v is withheld because of %v", workspace, hub, hostile)
 			}
 		}
@@ -136,8 +136,8 @@ func TestWithheld_FakesOfOneWorkspaceChangeNothingForOthers(t *testing.T) {
 	for range 20_000 {
 		hub, fresh := anyHub(random), random.IntN(20)
 		few, more := 12+random.IntN(10), 100+random.IntN(1000) // at least as many as in any other workspace
-		first := others(with(hub, supervision.Reports{Late: few, HeardOf: few + fresh}))
-		second := others(with(hub, supervision.Reports{Late: more, HeardOf: more + fresh}))
+		first := others(with(hub, supervision.Reports{Late: few, Reported: few + fresh}))
+		second := others(with(hub, supervision.Reports{Late: more, Reported: more + fresh}))
 		if !slices.Equal(first, second) {
 			t.Fatalf("%v with %d reporting agents: withheld are %v with %d silent ones, and %v with %d", hub, fresh, first, few, second, more)
 		}
@@ -145,7 +145,7 @@ func TestWithheld_FakesOfOneWorkspaceChangeNothingForOthers(t *testing.T) {
 			t.Fatalf("%v: withheld are %v, and %v with %d fakes", hub, alone, first, few)
 		}
 		for workspace, own := range hub {
-			if 2*own.Late <= own.HeardOf && slices.Contains(first, workspace) {
+			if 2*own.Late <= own.Reported && slices.Contains(first, workspace) {
 				t.Fatalf("%v: %s is withheld, and half of its agents report", hub, workspace)
 			}
 		}
@@ -158,7 +158,7 @@ func TestWithheld_OutageOfTheHub(t *testing.T) {
 	for range 5_000 {
 		hub := reports{}
 		for workspace, own := range anyHub(random) {
-			hub[workspace] = fakes(own.HeardOf)
+			hub[workspace] = fakes(own.Reported)
 		}
 		got := supervision.Withheld(hub)
 		for workspace, own := range hub {

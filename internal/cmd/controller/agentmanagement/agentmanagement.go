@@ -13,7 +13,7 @@ import (
 )
 
 // RegisterFunc adds controllers to those that run.
-type RegisterFunc func(context.Context, *hub.Context) error
+type RegisterFunc func(context.Context, *hub.App) error
 
 // Options of Run.
 type Options struct {
@@ -35,7 +35,7 @@ func Run(ctx context.Context, o Options) error {
 
 // Prepared has full caches and controllers that do nothing yet.
 type Prepared struct {
-	hub     *hub.Context
+	hub     *hub.App
 	options Options
 }
 

@@ -24,10 +24,10 @@ import (
 
 // Register registers all controllers. Handlers of one kind run in this order for each object, and each handler gets
 // the result of the one before it.
-func Register(ctx context.Context, a *hub.Context) error {
+func Register(ctx context.Context, a *hub.App) error {
 	for _, controller := range []struct {
 		name     string
-		register func(context.Context, *hub.Context) error
+		register func(context.Context, *hub.App) error
 	}{
 		{"orphans", orphans.Register},
 		{"globalconfig", globalconfig.Register},

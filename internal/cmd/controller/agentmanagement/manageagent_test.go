@@ -17,8 +17,8 @@ import (
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
-// heardOf makes a Cluster whose agent says that it runs in a namespace.
-func heardOf(t *testing.T, hub *client.Client, workspace, name, agentNamespace string) {
+// reported makes a Cluster whose agent says that it runs in a namespace.
+func reported(t *testing.T, hub *client.Client, workspace, name, agentNamespace string) {
 	t.Helper()
 	g := NewWithT(t)
 	cluster := &fleet.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: workspace, Name: name}, Spec: fleet.ClusterSpec{ClientID: name}}
@@ -73,8 +73,8 @@ func TestReportingAgent_IsManaged(t *testing.T) {
 	t.Parallel()
 	hub := hub(t)
 	ws := workspace(t, hub, "managed")
-	heardOf(t, hub, ws, "east", system)
-	heardOf(t, hub, ws, "west", system)
+	reported(t, hub, ws, "east", system)
+	reported(t, hub, ws, "west", system)
 	g := NewWithT(t)
 	made := awaitBundle(t, hub, ws, "east", isThere)
 	west := awaitBundle(t, hub, ws, "west", isThere)
@@ -135,7 +135,7 @@ func TestMovedAgent_IsManagedInItsNewNamespace(t *testing.T) {
 	t.Parallel()
 	hub := hub(t)
 	ws := workspace(t, hub, "moving")
-	heardOf(t, hub, ws, "east", system)
+	reported(t, hub, ws, "east", system)
 	awaitBundle(t, hub, ws, "east", isThere)
 	g := NewWithT(t)
 	g.Expect(hub.Patch(t.Context(), client.Clusters, ws, "east", []byte(`{"spec":{"agentNamespace":"team"}}`))).To(Succeed())
@@ -150,7 +150,7 @@ func TestInvalidAgentSettings_AreReported(t *testing.T) {
 	t.Parallel()
 	hub := hub(t)
 	ws := workspace(t, hub, "unusable")
-	heardOf(t, hub, ws, "east", system)
+	reported(t, hub, ws, "east", system)
 	made := awaitBundle(t, hub, ws, "east", isThere)
 	g := NewWithT(t)
 	g.Expect(hub.Patch(t.Context(), client.Clusters, ws, "east", []byte(`{"spec":{"agentEnvVars":[{"name":""}]}}`))).To(Succeed())

@@ -17,26 +17,26 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/content"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/downstream"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/index"
-	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/ledger"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/mapping"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/outcomes"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/status"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 // Register adds the controllers of this package to those that start with a. It must be called once.
-func Register(ctx context.Context, a *hub.Context) error {
+func Register(ctx context.Context, a *hub.App) error {
 	index.Add(a)
-	outcomes := ledger.New()
+	store := outcomes.New()
 	// status is registered first, because it is notified of the outcomes that bundle stores.
-	if err := status.Register(ctx, a, outcomes); err != nil {
+	if err := status.Register(ctx, a, store); err != nil {
 		return fmt.Errorf("registering status: %w", err)
 	}
-	if err := bundle.Register(ctx, a, outcomes); err != nil {
+	if err := bundle.Register(ctx, a, store); err != nil {
 		return fmt.Errorf("registering bundle: %w", err)
 	}
 	err := downstream.Register(ctx, a, func(bd *fleet.BundleDeployment, trouble string) {
-		outcomes.SetTrouble(types.NamespacedName{Namespace: bd.Namespace, Name: bd.Name}, index.BundleOf(bd), trouble)
+		store.SetTrouble(types.NamespacedName{Namespace: bd.Namespace, Name: bd.Name}, index.BundleOf(bd), trouble)
 	})
 	if err != nil {
 		return fmt.Errorf("registering downstream: %w", err)

@@ -36,7 +36,7 @@ func (a *ahead) pass(d time.Duration) { a.by.Add(int64(d)) }
 // waitingWorld is a world whose controllers see an hour go by in no time: a shard beside those of all other tests.
 type waitingWorld struct {
 	*world
-	app   *hub.Context
+	app   *hub.App
 	clock *ahead
 }
 

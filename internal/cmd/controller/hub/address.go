@@ -3,7 +3,7 @@ package hub
 import "github.com/fleet-hub/fleet/internal/rules/hubaddress"
 
 // PublishedAddress returns the address in the last hub document, or the zero value if this process has published none.
-func (a *Context) PublishedAddress() hubaddress.Published {
+func (a *App) PublishedAddress() hubaddress.Published {
 	if current := a.published.Load(); current != nil {
 		return *current
 	}
@@ -11,7 +11,7 @@ func (a *Context) PublishedAddress() hubaddress.Published {
 }
 
 // SetPublishedAddress records the address in the hub document. A change is passed to the listeners.
-func (a *Context) SetPublishedAddress(address hubaddress.Published) {
+func (a *App) SetPublishedAddress(address hubaddress.Published) {
 	before := a.PublishedAddress()
 	a.published.Store(&address)
 	if before == address {
@@ -23,4 +23,4 @@ func (a *Context) SetPublishedAddress(address hubaddress.Published) {
 }
 
 // OnPublishedAddress adds a listener. Call it in a Register.
-func (a *Context) OnPublishedAddress(listen func()) { a.onPublished = append(a.onPublished, listen) }
+func (a *App) OnPublishedAddress(listen func()) { a.onPublished = append(a.onPublished, listen) }

@@ -25,7 +25,7 @@ func TestAgentDefaults(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			agent := settings
 			agent.PropagateDebug = test.propagate
-			got := (&Context{Env: env.Controller{Debug: true, DebugLevel: 9, Agent: agent}}).AgentDefaults()
+			got := (&App{Env: env.Controller{Debug: true, DebugLevel: 9, Agent: agent}}).AgentDefaults()
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}

@@ -20,7 +20,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 
-	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/identities"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/clusteruids"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/liveness"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/recoveries"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/remote"
@@ -53,9 +53,9 @@ const (
 	ClustersByKubeconfig = "fleet.by-kubeconfig-secret"
 )
 
-// Context is shared by the controllers. They read objects from the caches of its kinds and write with their clients. A
+// App is shared by the controllers. They read objects from the caches of its kinds and write with their clients. A
 // kind is only watched if a controller uses its cache.
-type Context struct {
+type App struct {
 	Log        *slog.Logger
 	Config     *config.Store
 	Namespaces clusterrule.Namespaces
@@ -80,7 +80,7 @@ type Context struct {
 	// Liveness tracks which agents report.
 	Liveness *liveness.Tracker
 	// Identities records which cluster each Cluster is.
-	Identities *identities.Identities
+	Identities *clusteruids.Identities
 	// Recoveries holds the keys and tokens with which agents return after a loss.
 	Recoveries *recoveries.Recoveries
 
@@ -115,9 +115,9 @@ type Context struct {
 	// BootstrapSecrets are those of set BootstrapSetID.
 	BootstrapSecrets generic.ControllerInterface[*corev1.Secret, *corev1.SecretList]
 
-	first     []func(context.Context)
-	begun     atomic.Bool
-	published atomic.Pointer[hubaddress.Published]
+	before       []func(context.Context)
+	mayReconcile atomic.Bool
+	published    atomic.Pointer[hubaddress.Published]
 	// onPublished are the listeners for changes of published.
 	onPublished []func()
 	written     reconcile.MutationCache[types.UID, reconcile.Object]
@@ -143,7 +143,7 @@ const (
 )
 
 // New prepares caches and clients. It reads the configuration, unless Options contains it. Nothing is watched before Start.
-func New(ctx context.Context, o Options) (*Context, error) {
+func New(ctx context.Context, o Options) (*App, error) {
 	o.keepTime(time.Now) //nolint:forbidigo // the only place that creates the controllers' clocks
 	settings := config.NewStore(config.Default(o.Version))
 	reach := func(context.Context, []byte, time.Duration, bool) error { return nil }
@@ -160,7 +160,7 @@ func New(ctx context.Context, o Options) (*Context, error) {
 	if err != nil {
 		return nil, fmt.Errorf("building client: %w", err)
 	}
-	a := &Context{
+	a := &App{
 		Log:        o.Log,
 		Config:     settings,
 		Namespaces: clusterrule.Namespaces{System: o.Env.Namespace, Registration: names.RegistrationNamespace(o.Env.Namespace)},
@@ -184,9 +184,9 @@ func New(ctx context.Context, o Options) (*Context, error) {
 		o.Config = &loaded
 	}
 	a.Config.Set(*o.Config)
-	a.Identities = identities.New(identities.Hub{
+	a.Identities = clusteruids.New(clusteruids.Hub{
 		Kube:       func() kubernetes.Interface { return a.Kube },
-		Namespaces: func() identities.Namespaces { return a.AllNamespaces },
+		Namespaces: func() clusteruids.Namespaces { return a.AllNamespaces },
 		Cluster:    func(namespace, name string) (*fleet.Cluster, error) { return a.Clusters.Cache().Get(namespace, name) },
 	})
 	a.Recoveries = recoveries.New(func() kubernetes.Interface { return a.Kube }, a.Namespaces.System, a.Clock)
@@ -205,12 +205,12 @@ func New(ctx context.Context, o Options) (*Context, error) {
 	return a, a.addRecorder()
 }
 
-func (a *Context) addIndexes() {
+func (a *App) addIndexes() {
 	AddIndexes(a.Clusters.Cache())
 	if a.Env.Shard == "" { // shards have nothing to do with requests, and no cache of them
 		AddRequestIndexes(a.ClusterRegistrations.Cache())
 	}
-	identities.AddIndex(a.AllNamespaces)
+	clusteruids.AddIndex(a.AllNamespaces)
 }
 
 // AddIndexes adds the indexes of this package to the cache of Clusters, before it is filled.
@@ -243,7 +243,7 @@ func AddRequestIndexes(requests generic.CacheInterface[*fleet.ClusterRegistratio
 }
 
 // addRemote prepares the work on other clusters, which begins with Start.
-func (a *Context) addRemote() {
+func (a *App) addRemote() {
 	a.Remote = remote.NewScheduler(a.OwnClock, func(ctx context.Context, kubeconfig []byte, connect time.Duration, local bool) error {
 		return a.Reach(ctx, kubeconfig, connect, local)
 	})
@@ -252,11 +252,11 @@ func (a *Context) addRemote() {
 		IsLocal:    func(c *fleet.Cluster) bool { return clusterrule.IsLocal(c, a.Config.Get().Bootstrap) },
 		Enqueue:    func(namespace, name string) { a.Clusters.EnqueueAfter(namespace, name, 0) },
 	})
-	a.First(func(ctx context.Context) { go a.Remote.Run(ctx) })
+	a.BeforeControllers(func(ctx context.Context) { go a.Remote.Run(ctx) })
 }
 
 // usableKubeconfig returns the kubeconfig that a Cluster names, or nil if there is none that it may use.
-func (a *Context) usableKubeconfig(ctx context.Context, cluster *fleet.Cluster) ([]byte, error) {
+func (a *App) usableKubeconfig(ctx context.Context, cluster *fleet.Cluster) ([]byte, error) {
 	name := clusterrule.KubeconfigSecret(cluster)
 	secret, err := reconcile.Optional(a.Kube.CoreV1().Secrets(name.Namespace).Get(ctx, name.Name, metav1.GetOptions{}))
 	if err != nil || secret == nil {

@@ -16,7 +16,7 @@ import (
 )
 
 // addScopes creates the four scopes: a cache holds one selection per kind, and Secrets need four.
-func (a *Context) addScopes() (main, values, recovery, bootstrap *scope, err error) {
+func (a *App) addScopes() (main, values, recovery, bootstrap *scope, err error) {
 	clients, err := newClients(a.RESTConfig, a.undecodable)
 	if err != nil {
 		return nil, nil, nil, nil, err
@@ -61,7 +61,7 @@ func (a *Context) addScopes() (main, values, recovery, bootstrap *scope, err err
 }
 
 // addKinds creates the controllers of all kinds.
-func (a *Context) addKinds() error {
+func (a *App) addKinds() error {
 	main, values, recovery, bootstrap, err := a.addScopes()
 	if err != nil {
 		return err

@@ -1,12 +1,12 @@
-// Package hub builds and starts what the controllers of the hub share: one Context with configuration, clock, caches, clients and
+// Package hub builds and starts what the controllers of the hub share: one App with configuration, clock, caches, clients and
 // the recorder of Events. It imports no controller.
 //
-//	Check: API server, CRDs, configuration ─► New: Context ─► every controller's Register ─► Fill ─► Work
+//	Check: API server, CRDs, configuration ─► New: App ─► every controller's Register ─► Fill ─► Work
 //
 //	API server ─► clients: decode ─► scopes: cache what strip keeps ─► controllers ─► Report ─► status, Event
 //	                  └─► undecodable: neither reconciled nor overwritten
 //
-// Fill syncs all caches, which a standby does, too. Work runs the work that was registered with First, and then opens the
+// Fill syncs all caches, which a standby does, too. Work runs the work that was registered with BeforeControllers, and then opens the
 // gate for the controllers. Start does both.
 //
 // Invariants:

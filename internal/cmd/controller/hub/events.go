@@ -27,14 +27,14 @@ const component = "fleet-controller"
 const worthTelling = 5 * time.Second
 
 // Took records an Event about an operation that took longer than worthTelling, such as "registration granted".
-func (a *Context) Took(about runtime.Object, reason, what string, took time.Duration) {
+func (a *App) Took(about runtime.Object, reason, what string, took time.Duration) {
 	if took > worthTelling {
 		a.Recorder.Eventf(about, corev1.EventTypeNormal, reason, "%s after %s", what, took.Round(time.Second/10))
 	}
 }
 
 // addRecorder prepares the Events. They are written once Start runs.
-func (a *Context) addRecorder() error {
+func (a *App) addRecorder() error {
 	scheme, err := newScheme()
 	if err != nil {
 		return err
@@ -45,11 +45,11 @@ func (a *Context) addRecorder() error {
 }
 
 // Flush waits until the last Events are written. Call it after the context of Start has ended.
-func (a *Context) Flush() { a.events.Wait() }
+func (a *App) Flush() { a.events.Wait() }
 
 // expose registers metrics of the caches until ctx ends. Before the caches are synced, clusters would be missing in
 // the metrics. Shards expose none: their caches hold the same objects, which would be counted twice.
-func (a *Context) expose(ctx context.Context) error {
+func (a *App) expose(ctx context.Context) error {
 	if a.registry == nil || a.Env.Shard != "" {
 		return nil
 	}
@@ -63,7 +63,7 @@ func (a *Context) expose(ctx context.Context) error {
 }
 
 // sources returns the caches. Call it after all controllers are registered.
-func (a *Context) sources() metrics.Sources {
+func (a *App) sources() metrics.Sources {
 	return metrics.Sources{
 		Bundles:         all(a.Bundles.Cache()),
 		Deployments:     all(a.BundleDeployments.Cache()),
@@ -90,7 +90,7 @@ func all[T any](cache lister[T]) metrics.List[T] {
 const reasonUnreadable = "Unreadable"
 
 // addUndecodable prepares the reports. Shards see the same objects but write no Events.
-func (a *Context) addUndecodable() {
+func (a *App) addUndecodable() {
 	a.undecodable = undecodable.New(a.Log, a.OwnClock, func(object runtime.Object, message string) {
 		if a.Env.Shard == "" {
 			a.Recorder.Event(object, corev1.EventTypeWarning, reasonUnreadable, message)
@@ -102,7 +102,7 @@ func (a *Context) addUndecodable() {
 // Report also records an Event with the same reason and message. Conditions that only wait are not problems. An
 // unchanged status records nothing, however often it is written. The status is cut to its size limit, because the API
 // server could refuse it otherwise.
-func Report[T reconcile.Object](a *Context, client reconcile.StatusClient[T], read T, change func(T)) (T, error) {
+func Report[T reconcile.Object](a *App, client reconcile.StatusClient[T], read T, change func(T)) (T, error) {
 	var told []genericcondition.GenericCondition
 	if newest, ok := a.written.Newest(read.GetUID(), read, a.OwnClock()).(T); ok {
 		read = newest

@@ -18,8 +18,8 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// prepared returns a Context for a server with a configuration.
-func prepared(t *testing.T, change func(*Options)) *Context {
+// prepared returns an App for a server with a configuration.
+func prepared(t *testing.T, change func(*Options)) *App {
 	t.Helper()
 	o := options(t, &server{answers: map[string][]any{configPath: {configMap("agentCheckinInterval: 1m")}}}, io.Discard)
 	change(&o)
@@ -84,7 +84,7 @@ func TestTook_RecordsOnlyLongOperations(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			recorder := record.NewFakeRecorder(10)
-			(&Context{Recorder: recorder}).Took(&fleet.Cluster{}, "Done", "done", test.took)
+			(&App{Recorder: recorder}).Took(&fleet.Cluster{}, "Done", "done", test.took)
 			var got []string
 			for len(recorder.Events) > 0 {
 				got = append(got, <-recorder.Events)

@@ -15,7 +15,7 @@ type groups struct {
 }
 
 // GroupsIn returns the ClusterGroups of a workspace. It parses only selectors that have changed since the last call.
-func (a *Context) GroupsIn(workspace string) (targeting.Groups, error) {
+func (a *App) GroupsIn(workspace string) (targeting.Groups, error) {
 	a.groups.mu.Lock()
 	defer a.groups.mu.Unlock()
 	listed, err := a.ClusterGroups.Cache().List(workspace, labels.Everything())

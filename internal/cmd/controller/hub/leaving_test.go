@@ -49,7 +49,7 @@ func TestOwns_NotWhatIsDecodedIncompletely(t *testing.T) {
 	if _, _, err := media.DecoderToVersion(json.Serializer, fleet.SchemeGroupVersion).Decode([]byte(document), nil, nil); err != nil {
 		t.Fatal(err)
 	}
-	a := &Context{undecodable: objects}
+	a := &App{undecodable: objects}
 	for version, want := range map[string]bool{"8": false, "9": false, "10": true} {
 		object := &fleet.Cluster{ObjectMeta: metav1.ObjectMeta{UID: "u", ResourceVersion: version}}
 		if got := a.Owns(object); got != want {
@@ -59,16 +59,16 @@ func TestOwns_NotWhatIsDecodedIncompletely(t *testing.T) {
 }
 
 func TestFirst_RunsBeforeControllers(t *testing.T) {
-	a := &Context{}
+	a := &App{}
 	var order []string
-	a.First(func(context.Context) { order = append(order, "one") })
-	a.First(func(context.Context) {
-		if order = append(order, "two"); a.Begun() {
+	a.BeforeControllers(func(context.Context) { order = append(order, "one") })
+	a.BeforeControllers(func(context.Context) {
+		if order = append(order, "two"); a.MayReconcile() {
 			t.Error("the controllers may work already")
 		}
 	})
-	a.begin(t.Context())
-	if diff := cmp.Diff([]string{"one", "two"}, order); diff != "" || !a.Begun() {
-		t.Errorf("begun: %v; what was done (-want +got):\n%s", a.Begun(), diff)
+	a.prepareControllers(t.Context())
+	if diff := cmp.Diff([]string{"one", "two"}, order); diff != "" || !a.MayReconcile() {
+		t.Errorf("may reconcile: %v; what was done (-want +got):\n%s", a.MayReconcile(), diff)
 	}
 }

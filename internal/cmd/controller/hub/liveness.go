@@ -21,17 +21,17 @@ import (
 const reasonManySilent = "ManyAgentsSilent"
 
 // addLiveness prepares the observation of heartbeats, which starts when the caches are synced.
-func (a *Context) addLiveness() error {
+func (a *App) addLiveness() error {
 	a.Liveness = liveness.New(liveness.Options{
 		Cluster: a.cachedCluster, Adopted: a.agentAdopted, Config: a.Config.Get, Clock: a.OwnClock, Log: a.Log, OnMany: a.manySilent,
 	})
-	a.First(a.Liveness.Run)
+	a.BeforeControllers(a.Liveness.Run)
 	a.Config.OnChange(func(_, _ config.Config) { a.Liveness.Judge() })
 	return a.Liveness.Watch(a.Clusters.Informer())
 }
 
 // cachedCluster returns a Cluster from the cache, or nil.
-func (a *Context) cachedCluster(key types.NamespacedName) *fleet.Cluster {
+func (a *App) cachedCluster(key types.NamespacedName) *fleet.Cluster {
 	found, err := reconcile.Optional(a.Clusters.Cache().Get(key.Namespace, key.Name))
 	if err != nil {
 		return nil // a cache returns no other errors
@@ -40,14 +40,14 @@ func (a *Context) cachedCluster(key types.NamespacedName) *fleet.Cluster {
 }
 
 // agentAdopted reports whether a Cluster's agent has applied the Bundle that manages it.
-func (a *Context) agentAdopted(cluster *fleet.Cluster) bool {
+func (a *App) agentAdopted(cluster *fleet.Cluster) bool {
 	applied, err := a.BundleDeployments.Cache().Get(cluster.Status.Namespace, names.AgentBundle(cluster.Name))
 	return err == nil && applied.Status.AppliedDeploymentID != ""
 }
 
 // manySilent records an Event for the operator on the controllers' ConfigMap. Shards observe the same and record
 // nothing.
-func (a *Context) manySilent(many liveness.Many) {
+func (a *App) manySilent(many liveness.Many) {
 	if a.Env.Shard != "" {
 		return
 	}
@@ -57,7 +57,7 @@ func (a *Context) manySilent(many liveness.Many) {
 	}
 	a.Recorder.Eventf(about, corev1.EventTypeWarning, reasonManySilent,
 		"%d of %d agents in %s stopped reporting at the same time. Their Clusters keep their state for now, because the cause is probably the hub or its network. Check that agents can reach the hub at its apiServerURL.",
-		many.Agents.Late, many.Agents.HeardOf, someOf(many.Workspaces))
+		many.Agents.Late, many.Agents.Reported, someOf(many.Workspaces))
 }
 
 // maxWorkspaces is how many workspaces a message names.
@@ -76,7 +76,7 @@ func someOf(workspaces []string) string {
 }
 
 // heartbeats returns the data for the metrics.
-func (a *Context) heartbeats() metrics.Heartbeats {
+func (a *App) heartbeats() metrics.Heartbeats {
 	counts := a.Liveness.Counts()
 	return metrics.Heartbeats{
 		Fresh: counts[supervision.ReportingHeard], Stale: counts[supervision.ReportingSilent],

@@ -22,13 +22,13 @@ import (
 // Owns reports whether this process reconciles an object. A shard owns the objects with its label. The other process
 // owns the objects without the label or with an empty one. Every process sees all objects. No process owns an object
 // that was decoded incompletely, until it is corrected.
-func (a *Context) Owns(object metav1.Object) bool {
+func (a *App) Owns(object metav1.Object) bool {
 	return object.GetLabels()[fleet.LabelShardRef] == a.Env.Shard && len(a.undecodable.Fields(object)) == 0
 }
 
 // Leaves reports whether a namespace is being deleted: nothing can be created in it, and its content is deleted. It
 // returns false for a namespace that is not in the cache.
-func (a *Context) Leaves(namespace string) bool {
+func (a *App) Leaves(namespace string) bool {
 	found, err := a.AllNamespaces.Cache().Get(namespace)
 	return err == nil && found.DeletionTimestamp != nil
 }
@@ -39,7 +39,7 @@ const fixedLength = len("cluster---") + 12
 
 // NamespaceTaken reports whether the computed namespace of a Cluster was made for another Cluster. Two Clusters can
 // only have the same name of a namespace if that name was cut, so only long names need a lookup.
-func (a *Context) NamespaceTaken(cluster *fleet.Cluster) (bool, error) {
+func (a *App) NamespaceTaken(cluster *fleet.Cluster) (bool, error) {
 	if len(cluster.Namespace)+len(cluster.Name)+fixedLength <= validation.DNS1123LabelMaxLength {
 		return false, nil
 	}
@@ -54,7 +54,7 @@ func (a *Context) NamespaceTaken(cluster *fleet.Cluster) (bool, error) {
 // ReadersOf returns the RoleBindings and Roles that make the answer to a request readable, under each of their
 // possible names. It leaves out those of a request with the same name in another workspace. If it returns an error,
 // the result may be incomplete.
-func (a *Context) ReadersOf(request types.NamespacedName) (bindings []*rbacv1.RoleBinding, roles []*rbacv1.Role, err error) {
+func (a *App) ReadersOf(request types.NamespacedName) (bindings []*rbacv1.RoleBinding, roles []*rbacv1.Role, err error) {
 	for _, name := range grant.ReaderNames(request.Namespace, request.Name) {
 		binding, bindingErr := reconcile.Optional(a.RoleBindings.Cache().Get(a.Namespaces.Registration, name))
 		role, roleErr := reconcile.Optional(a.Roles.Cache().Get(a.Namespaces.Registration, name))
@@ -70,7 +70,7 @@ func (a *Context) ReadersOf(request types.NamespacedName) (bindings []*rbacv1.Ro
 }
 
 // ContentBinding returns the name of the ClusterRoleBinding that lets an account read Contents on this hub.
-func (a *Context) ContentBinding(account types.NamespacedName) string {
+func (a *App) ContentBinding(account types.NamespacedName) string {
 	if a.Env.AllReadContents {
 		return contentreaders.AllBinding
 	}
@@ -78,14 +78,14 @@ func (a *Context) ContentBinding(account types.NamespacedName) string {
 }
 
 // IsPullSecret reports whether a Secret is copied to agents, so that they can pull their image.
-func (a *Context) IsPullSecret(secret types.NamespacedName) bool {
+func (a *App) IsPullSecret(secret types.NamespacedName) bool {
 	return secret.Namespace == a.Namespaces.System && slices.ContainsFunc(a.Config.Get().ImagePullSecrets,
 		func(reference corev1.LocalObjectReference) bool { return reference.Name == secret.Name })
 }
 
 // AgentDefaults returns the agent settings from the controllers' environment. Both the import and the agent's Bundle
 // use them, so that they deploy the same agent.
-func (a *Context) AgentDefaults() importing.AgentDefaults {
+func (a *App) AgentDefaults() importing.AgentDefaults {
 	e := a.Env
 	d := importing.AgentDefaults{
 		Replicas: e.Agent.Replicas, LeaseDuration: e.Agent.LeaseDuration, RetryPeriod: e.Agent.RetryPeriod, RenewDeadline: e.Agent.RenewDeadline,

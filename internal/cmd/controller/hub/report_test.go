@@ -108,7 +108,7 @@ func TestReport_RecordsANewProblemOnce(t *testing.T) {
 				server.live = test.read
 			}
 			test.set.Type = conditions.Imported
-			_, err := Report(&Context{Recorder: recorder, OwnClock: func() time.Time { return time.Unix(0, 0) }}, server, test.read, func(c *fleet.Cluster) {
+			_, err := Report(&App{Recorder: recorder, OwnClock: func() time.Time { return time.Unix(0, 0) }}, server, test.read, func(c *fleet.Cluster) {
 				c.Status.Conditions = []genericcondition.GenericCondition{test.set}
 			})
 			if !errors.Is(err, test.err) {

@@ -22,19 +22,19 @@ const SyncTimeout = 30 * time.Second
 // or long before the lease expired.
 const catchUp = 300 * time.Millisecond
 
-// First registers work that runs once, after the caches are synced and before any controller starts. Call it before
+// BeforeControllers registers work that runs once, after the caches are synced and before any controller starts. Call it before
 // Start. If the context ends, the process is stopping.
-func (a *Context) First(work func(context.Context)) { a.first = append(a.first, work) }
+func (a *App) BeforeControllers(work func(context.Context)) { a.before = append(a.before, work) }
 
-// Begun reports whether the functions registered with First have returned. Controllers with their own queues wait for it as for their caches.
-func (a *Context) Begun() bool { return a.begun.Load() }
+// MayReconcile reports whether the functions registered with BeforeControllers have returned. Controllers with their own queues wait for it as for their caches.
+func (a *App) MayReconcile() bool { return a.mayReconcile.Load() }
 
 // Lasting returns a context for registering handlers that does not end with ctx. Removing a handler would move the
 // handlers after it while workers iterate over them. When ctx ends, the workers end anyway.
 func Lasting(ctx context.Context) context.Context { return context.WithoutCancel(ctx) }
 
 // Start fills the caches and runs the controllers until ctx ends.
-func (a *Context) Start(ctx context.Context) error {
+func (a *App) Start(ctx context.Context) error {
 	if err := a.Fill(ctx); err != nil {
 		return err
 	}
@@ -44,7 +44,7 @@ func (a *Context) Start(ctx context.Context) error {
 // Fill syncs the caches, which follow the hub until ctx ends. Nothing is reconciled or written, so a standby may do it.
 // It returns when all caches are filled, or with an error that names the kinds that could not be listed within
 // SyncTimeout. Call it once, after every Register.
-func (a *Context) Fill(ctx context.Context) error {
+func (a *App) Fill(ctx context.Context) error {
 	go a.secrets.Run(ctx.Done())
 	for _, s := range a.scopes {
 		if err := s.caches.Start(ctx); err != nil {
@@ -65,9 +65,9 @@ func (a *Context) Fill(ctx context.Context) error {
 
 // Work lets the controllers reconcile all objects until ctx ends. Call it once, after Fill, in the only process that may
 // write.
-func (a *Context) Work(ctx context.Context) error {
+func (a *App) Work(ctx context.Context) error {
 	a.events.Run(ctx, a.Kube)
-	a.begin(ctx)
+	a.prepareControllers(ctx)
 	for _, s := range a.scopes {
 		s.controllers.open()
 	}
@@ -76,7 +76,7 @@ func (a *Context) Work(ctx context.Context) error {
 
 // TakeOver prepares a process whose caches were filled before it led: it waits until the predecessor's last writes are
 // in the caches, and reads the configuration again, which no controller has followed.
-func (a *Context) TakeOver(ctx context.Context) error {
+func (a *App) TakeOver(ctx context.Context) error {
 	timer := time.NewTimer(catchUp)
 	defer timer.Stop()
 	select {
@@ -92,14 +92,14 @@ func (a *Context) TakeOver(ctx context.Context) error {
 	return nil
 }
 
-func (a *Context) begin(ctx context.Context) {
-	for _, work := range a.first {
+func (a *App) prepareControllers(ctx context.Context) {
+	for _, work := range a.before {
 		work(ctx)
 	}
-	a.begun.Store(true)
+	a.mayReconcile.Store(true)
 }
 
-func (a *Context) unsynced() (kinds []pending) {
+func (a *App) unsynced() (kinds []pending) {
 	for _, s := range a.scopes {
 		kinds = append(kinds, s.caches.unsynced()...)
 	}
@@ -109,7 +109,7 @@ func (a *Context) unsynced() (kinds []pending) {
 	return kinds
 }
 
-func (a *Context) stillFilling(kinds string) {
+func (a *App) stillFilling(kinds string) {
 	a.Log.Info("waiting for caches to sync", "kinds", kinds)
 }
 
@@ -121,7 +121,7 @@ const notKubeconfigs = "type!=helm.sh/release.v1,type!=kubernetes.io/service-acc
 
 // watchKubeconfigSecrets enqueues the Clusters that name a Secret when that Secret changes. It watches only names and
 // versions: kubeconfigs are read on demand and never cached.
-func (a *Context) watchKubeconfigSecrets() error {
+func (a *App) watchKubeconfigSecrets() error {
 	secrets, err := kube.NamesInformer(a.RESTConfig, corev1.SchemeGroupVersion.WithResource("secrets"), notKubeconfigs)
 	if err != nil {
 		return err
@@ -139,15 +139,15 @@ func (a *Context) watchKubeconfigSecrets() error {
 
 // OnSecret enqueues the keys that resolve returns when a Secret that may hold a kubeconfig is created, changed or
 // deleted. These are all Secrets except those of a few types. Call it in a Register.
-func (a *Context) OnSecret(resolve func(types.NamespacedName) []types.NamespacedName, nudge func(types.NamespacedName)) error {
+func (a *App) OnSecret(resolve func(types.NamespacedName) []types.NamespacedName, enqueue func(types.NamespacedName)) error {
 	return reconcile.Watch(a.secrets, func(secret *metav1.PartialObjectMetadata) []types.NamespacedName {
 		return resolve(types.NamespacedName{Namespace: secret.Namespace, Name: secret.Name})
-	}, nudge)
+	}, enqueue)
 }
 
 // SecretVersion returns the last watched resourceVersion of a Secret that may hold a kubeconfig. It returns "" if the
 // Secret does not exist or was not seen yet.
-func (a *Context) SecretVersion(secret types.NamespacedName) string {
+func (a *App) SecretVersion(secret types.NamespacedName) string {
 	found, exists, err := a.secrets.GetStore().GetByKey(secret.String())
 	if err != nil || !exists {
 		return ""
@@ -160,7 +160,7 @@ func (a *Context) SecretVersion(secret types.NamespacedName) string {
 }
 
 // clustersOf returns the Clusters that name a Secret.
-func (a *Context) clustersOf(secret *metav1.PartialObjectMetadata) []types.NamespacedName {
+func (a *App) clustersOf(secret *metav1.PartialObjectMetadata) []types.NamespacedName {
 	key := types.NamespacedName{Namespace: secret.Namespace, Name: secret.Name}
 	clusters, err := a.Clusters.Cache().GetByIndex(ClustersByKubeconfig, key.String())
 	if err != nil {

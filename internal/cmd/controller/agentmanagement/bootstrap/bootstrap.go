@@ -30,7 +30,7 @@ const pendingDelay = 500 * time.Millisecond
 const replaceDelay = time.Minute
 
 type handler struct {
-	app *hub.Context
+	app *hub.App
 	set *reconcile.Set
 	// replaced is when a rejected token was last replaced.
 	replaced time.Time
@@ -39,7 +39,7 @@ type handler struct {
 // Register keeps the hub's own objects, and its own Cluster unless that is disabled. Everything runs in the queue of
 // Deployments under the key of the controllers' own Deployment, even if that does not exist: changes of the
 // configuration, of the children and of that Deployment's tolerations all enqueue this key.
-func Register(ctx context.Context, a *hub.Context) error {
+func Register(ctx context.Context, a *hub.App) error {
 	if err := registerData(ctx, a); err != nil {
 		return err
 	}
@@ -65,7 +65,7 @@ func Register(ctx context.Context, a *hub.Context) error {
 }
 
 // ownKey returns the only key that is processed.
-func ownKey(a *hub.Context) types.NamespacedName {
+func ownKey(a *hub.App) types.NamespacedName {
 	return types.NamespacedName{Namespace: a.Namespaces.System, Name: names.ControllerConfig}
 }
 

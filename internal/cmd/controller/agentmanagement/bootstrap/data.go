@@ -18,7 +18,7 @@ import (
 
 // registerData keeps the objects that every hub has. It runs in the queue of ClusterRoles under the name of one of
 // them.
-func registerData(ctx context.Context, a *hub.Context) error {
+func registerData(ctx context.Context, a *hub.App) error {
 	set := reconcile.NewSet(hub.DataSetID,
 		reconcile.ClusterKind(a.ClusterRoles).Adopting(reconcile.Any),                // agents must have these rules and no others
 		reconcile.ClusterKind(a.AllNamespaces).NeverPruned().Adopting(reconcile.Any), // they only get our marks

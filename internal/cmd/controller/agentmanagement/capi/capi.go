@@ -36,7 +36,7 @@ const (
 
 // handler reconciles Clusters of Cluster API. It has its own queue because the kind may not exist.
 type handler struct {
-	app   *hub.Context
+	app   *hub.App
 	watch *watch
 	queue workqueue.TypedRateLimitingInterface[types.NamespacedName]
 	// groups reconciles the ClusterGroups of ClusterClasses.
@@ -73,7 +73,7 @@ type report struct {
 }
 
 // Register watches what concerns Clusters of Cluster API. Their own watch starts when they exist and capi.enabled is true.
-func Register(_ context.Context, a *hub.Context) error {
+func Register(_ context.Context, a *hub.App) error {
 	source, err := newSource(a.RESTConfig)
 	if err != nil {
 		return err
@@ -97,11 +97,11 @@ func Register(_ context.Context, a *hub.Context) error {
 	if err := h.groups.register(); err != nil {
 		return err
 	}
-	a.First(func(ctx context.Context) { go h.run(ctx) })
+	a.BeforeControllers(func(ctx context.Context) { go h.run(ctx) })
 	return nil
 }
 
-func newHandler(a *hub.Context) *handler {
+func newHandler(a *hub.App) *handler {
 	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](retryMin, retryMax)
 	h := &handler{
 		app: a, queue: workqueue.NewTypedRateLimitingQueue(limiter), version: a.SecretVersion, submit: a.Remote.Submit,

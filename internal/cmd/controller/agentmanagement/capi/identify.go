@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
-	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/identities"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/clusteruids"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/remote"
 	kubeconfigs "github.com/fleet-hub/fleet/internal/kube/kubeconfig"
 	capirule "github.com/fleet-hub/fleet/internal/rules/capi"
@@ -93,7 +93,7 @@ func (h *handler) ask(ctx context.Context, kubeconfig []byte) (capirule.Identity
 		return tried, fmt.Errorf("using the kubeconfig: %w", err)
 	}
 	defer downstream.Close()
-	uid, err := identities.Read(ctx, downstream)
+	uid, err := clusteruids.Read(ctx, downstream)
 	if err != nil {
 		return tried, err
 	}

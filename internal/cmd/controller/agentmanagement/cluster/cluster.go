@@ -32,21 +32,21 @@ const leavingRecheck = 2 * time.Second
 const takenRecheck = 15 * time.Second
 
 type handler struct {
-	app *hub.Context
+	app *hub.App
 	// lasting is the context of requests that no kind's client makes.
 	lasting context.Context //nolint:containedctx // handlers are called without a context
 }
 
 // Register watches Clusters and their namespaces. It also watches the objects in these namespaces that delay the
 // deletion of a Cluster.
-func Register(ctx context.Context, a *hub.Context) error {
+func Register(ctx context.Context, a *hub.App) error {
 	h := &handler{app: a, lasting: ctx}
 	a.Clusters.OnChange(hub.Lasting(ctx), "cluster", h.onChange)
-	nudge := reconcile.Enqueue(a.Clusters)
+	enqueue := reconcile.Enqueue(a.Clusters)
 	return errors.Join(
-		reconcile.Watch(a.AllNamespaces.Informer(), clusterOfNamespace, nudge),
-		reconcile.Watch(a.ServiceAccounts.Informer(), h.leavingOfAccount, nudge),
-		reconcile.Watch(a.BundleDeployments.Informer(), h.leavingOfDeployment, nudge),
+		reconcile.Watch(a.AllNamespaces.Informer(), clusterOfNamespace, enqueue),
+		reconcile.Watch(a.ServiceAccounts.Informer(), h.leavingOfAccount, enqueue),
+		reconcile.Watch(a.BundleDeployments.Informer(), h.leavingOfDeployment, enqueue),
 	)
 }
 

@@ -25,7 +25,7 @@ import (
 const byImportToken = "fleet.clusters-by-import-token"
 
 type handler struct {
-	app  *hub.Context
+	app  *hub.App
 	runs *runs
 	// pace limits how often agents are inspected while most agents of the hub are silent.
 	pace flowcontrol.PassiveRateLimiter
@@ -35,7 +35,7 @@ type handler struct {
 
 // Register watches Clusters and everything that can let an import continue: the token and its values, the kubeconfig
 // Secret (watched by the app), and the configuration.
-func Register(ctx context.Context, a *hub.Context) error {
+func Register(ctx context.Context, a *hub.App) error {
 	h := &handler{
 		app: a, runs: newRuns(a.OwnClock), pace: flowcontrol.NewTokenBucketPassiveRateLimiter(inspectionsPerSecond, inspectionsAtOnce),
 		reviews: flowcontrol.NewTokenBucketPassiveRateLimiter(reviewsPerSecond, reviewsAtOnce),
@@ -52,33 +52,33 @@ func Register(ctx context.Context, a *hub.Context) error {
 	addIndexes(a)
 	a.Config.OnChange(h.onConfig)
 	a.OnPublishedAddress(h.onPublished)
-	nudge := reconcile.Enqueue(a.Clusters)
+	enqueue := reconcile.Enqueue(a.Clusters)
 	a.Liveness.OnChange(func(cluster types.NamespacedName) {
 		if a.Liveness.Stale(cluster) { // an agent that reports again has an event of its own
-			nudge(cluster)
+			enqueue(cluster)
 		}
 	})
-	a.Liveness.OnLate(nudge)
-	if err := a.OnSecret(h.clustersOfPullSecret, nudge); err != nil {
+	a.Liveness.OnLate(enqueue)
+	if err := a.OnSecret(h.clustersOfPullSecret, enqueue); err != nil {
 		return err
 	}
-	if err := reconcile.Watch(a.ClusterRegistrations.Informer(), clusterOfReplaced, nudge); err != nil {
+	if err := reconcile.Watch(a.ClusterRegistrations.Informer(), clusterOfReplaced, enqueue); err != nil {
 		return err
 	}
-	if err := reconcile.Watch(a.Clusters.Informer(), h.namesakesOf, nudge); err != nil {
+	if err := reconcile.Watch(a.Clusters.Informer(), h.namesakesOf, enqueue); err != nil {
 		return err
 	}
 	if err := reconcile.Watch(a.ClusterRegistrationTokens.Informer(), func(t *fleet.ClusterRegistrationToken) []types.NamespacedName {
 		return h.clustersOf(t.Namespace, t.Name)
-	}, nudge); err != nil {
+	}, enqueue); err != nil {
 		return err
 	}
 	return reconcile.Watch(a.ValuesSecrets.Informer(), func(s *corev1.Secret) []types.NamespacedName {
 		return h.clustersOf(s.Namespace, s.Name)
-	}, nudge)
+	}, enqueue)
 }
 
-func addIndexes(a *hub.Context) {
+func addIndexes(a *hub.App) {
 	a.Clusters.Cache().AddIndexer(byImportToken, func(c *fleet.Cluster) ([]string, error) {
 		return []string{c.Namespace + "/" + names.ImportToken(c.Name)}, nil
 	})

@@ -8,7 +8,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/clusterimport/install"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
-	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/identities"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/clusteruids"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/reconcile"
@@ -39,7 +39,7 @@ func (h *handler) recognize(ctx context.Context, cluster *fleet.Cluster, downstr
 	if err != nil {
 		return err
 	}
-	uid, err := identities.Read(ctx, downstream)
+	uid, err := clusteruids.Read(ctx, downstream)
 	forClusterAPI := capirule.IsMarked(cluster)
 	switch {
 	case err != nil:

@@ -26,7 +26,7 @@ import (
 const byBinding = "fleet.accounts-by-content-binding"
 
 type handler struct {
-	app      *hub.Context
+	app      *hub.App
 	bindings reconcile.Kind
 	// verdicts maps the name of a shared ClusterRoleBinding to its verdicts.
 	verdicts sync.Map
@@ -34,7 +34,7 @@ type handler struct {
 
 // Register watches the accounts of requests and the ClusterRoleBindings that they share. A controller that does not
 // find an account in its ClusterRoleBinding may enqueue the binding, as grant does before it hands out a token.
-func Register(ctx context.Context, a *hub.Context) error {
+func Register(ctx context.Context, a *hub.App) error {
 	h := &handler{app: a, bindings: reconcile.ClusterKind(a.ClusterRoleBindings)}
 	a.ServiceAccounts.Cache().AddIndexer(byBinding, func(account *corev1.ServiceAccount) ([]string, error) {
 		if _, says := contentreaders.RequestOf(account); !says {

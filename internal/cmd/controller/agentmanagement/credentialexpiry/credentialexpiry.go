@@ -20,10 +20,10 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-type handler struct{ app *hub.Context }
+type handler struct{ app *hub.App }
 
 // Register watches the Secrets of the registration namespace.
-func Register(ctx context.Context, a *hub.Context) error {
+func Register(ctx context.Context, a *hub.App) error {
 	h := &handler{app: a}
 	a.CredentialSecrets.OnChange(hub.Lasting(ctx), "credential-expiry", func(_ string, secret *corev1.Secret) (*corev1.Secret, error) {
 		return secret, h.onChange(secret)

@@ -29,7 +29,7 @@ const (
 )
 
 type handler struct {
-	app *hub.Context
+	app *hub.App
 	// seen means that the ConfigMap was seen. startedWith is the version of the configuration with which the process has
 	// started, or nil if the ConfigMap had changed by then. It is not the version of the process if the image has another tag.
 	seen        bool
@@ -37,7 +37,7 @@ type handler struct {
 }
 
 // Register watches the ConfigMap.
-func Register(ctx context.Context, a *hub.Context) error {
+func Register(ctx context.Context, a *hub.App) error {
 	h := &handler{app: a}
 	a.ConfigMaps.OnChange(hub.Lasting(ctx), "globalconfig", h.onChange)
 	return nil

@@ -29,7 +29,7 @@ func TestBindingForAllAppears_WakesWaitingRequests(t *testing.T) {
 	granted := request(named("r2"), func(r *fleet.ClusterRegistration) { r.Status.Granted = true })
 	hub := start(t, request(), granted)
 	for _, account := range contentReaders(contentreaders.DesiredForAll()) {
-		(&handler{app: hub.App}).nudgeReader(account)
+		(&handler{app: hub.App}).enqueueRequestOfReader(account)
 	}
 	hubtest.ExpectWoken(t, hub, kindRequest+" ws/r1")
 }

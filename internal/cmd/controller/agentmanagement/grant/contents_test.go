@@ -103,7 +103,7 @@ func TestContentReaders_EnqueueTheirRequests(t *testing.T) {
 				want = append(want, kindRequest+" "+request.String())
 			}
 			for _, account := range contentReaders(test.binding) {
-				h.nudgeReader(account)
+				h.enqueueRequestOfReader(account)
 			}
 			hubtest.ExpectWoken(t, hub, want...)
 		})

@@ -119,7 +119,7 @@ func (h *handler) gatherLimit(in *grant.Input) {
 		return
 	}
 	request := in.Request
-	wanted := creation{request.Namespace, grant.CreatedWith(in.NamedToken), names.Cluster(request.Spec.ClientID)}
+	wanted := reservation{request.Namespace, grant.CreatedWith(in.NamedToken), names.Cluster(request.Spec.ClientID)}
 	in.TokenClusters = h.tokens.reserve(request.Namespace+"/"+request.Name, wanted, in.MaxClusters, func() []*fleet.Cluster {
 		return h.clustersOf(wanted.workspace, wanted.token)
 	})

@@ -31,7 +31,7 @@ import (
 const maxReported = 10000
 
 type handler struct {
-	app      *hub.Context
+	app      *hub.App
 	set      *reconcile.Set
 	readers  readers
 	clusters reconcile.Kind
@@ -45,7 +45,7 @@ type handler struct {
 	// queue decides which requests are processed now.
 	queue *places.Queue
 	// tokens counts the Clusters of each token.
-	tokens tallies
+	tokens clusterCounts
 	// correct maps a request to the state in which its rights were last found to be correct.
 	correct sync.Map
 	// used maps a request, as "<workspace>/<name>", to the use of its credential.
@@ -62,7 +62,7 @@ type handler struct {
 
 // Register watches ClusterRegistrations and everything that can unblock one: a namespace or heartbeat of its Cluster,
 // its rights, its token, and the registration that it replaces.
-func Register(ctx context.Context, a *hub.Context) error {
+func Register(ctx context.Context, a *hub.App) error {
 	prover, err := accounts.NewProver(a.RESTConfig)
 	if err != nil {
 		return err

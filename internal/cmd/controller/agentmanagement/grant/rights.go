@@ -138,7 +138,7 @@ func isReader(object reconcile.Object) bool {
 // readersOf returns a function that reports whether a Role or RoleBinding makes a credential readable that still
 // exists. Only those of Rancher Fleet are members of a request's set. Without them, an agent that has not fetched its
 // credential yet would wait for half an hour. They are deleted with the credential.
-func readersOf(a *hub.Context) func(reconcile.Object) bool {
+func readersOf(a *hub.App) func(reconcile.Object) bool {
 	secrets := a.CredentialSecrets.Cache()
 	return func(member reconcile.Object) bool {
 		if member.GetNamespace() != a.Namespaces.Registration {
@@ -154,7 +154,7 @@ func readersOf(a *hub.Context) func(reconcile.Object) bool {
 // other rights.
 
 // readsContents reports whether the caches contain the binding that lets an account read Contents.
-func readsContents(a *hub.Context, account types.NamespacedName) (bool, error) {
+func readsContents(a *hub.App, account types.NamespacedName) (bool, error) {
 	binding, err := reconcile.Optional(a.ClusterRoleBindings.Cache().Get(a.ContentBinding(account)))
 	return contentreaders.Reads(binding, account), err
 }
@@ -174,8 +174,8 @@ func contentReaders(binding *rbacv1.ClusterRoleBinding) (accounts []types.Namesp
 	return accounts
 }
 
-// nudgeReader enqueues the request of an account that may read Contents from now on.
-func (h *handler) nudgeReader(key types.NamespacedName) {
+// enqueueRequestOfReader enqueues the request of an account that may read Contents from now on.
+func (h *handler) enqueueRequestOfReader(key types.NamespacedName) {
 	if key.Name == "" {
 		h.enqueue(h.allRequests())
 		return
@@ -220,7 +220,7 @@ func (h *handler) awaitContents(in grant.Input) {
 
 // bindingsOf returns a function that reports whether an account can read Contents only through a request's own
 // ClusterRoleBinding. Earlier releases created one per request. It stays until the account is in a shared one.
-func bindingsOf(a *hub.Context) func(reconcile.Object) bool {
+func bindingsOf(a *hub.App) func(reconcile.Object) bool {
 	return func(member reconcile.Object) bool {
 		binding, ok := member.(*rbacv1.ClusterRoleBinding)
 		return !ok || slices.ContainsFunc(binding.Subjects, func(subject rbacv1.Subject) bool {

@@ -51,19 +51,19 @@ func (h *handler) watch() error {
 		}
 		return keys, nil
 	})
-	nudge := reconcile.Enqueue(h.app.ClusterRegistrations)
+	enqueue := reconcile.Enqueue(h.app.ClusterRegistrations)
 	return errors.Join(
-		h.set.Watch(nudge),
+		h.set.Watch(enqueue),
 		reconcile.Watch(h.app.Clusters.Informer(), func(c *fleet.Cluster) []types.NamespacedName {
 			return h.requests(hub.RequestsByClientID, c.Namespace+"/"+c.Spec.ClientID)
-		}, nudge),
+		}, enqueue),
 		reconcile.Watch(h.app.ClusterRegistrationTokens.Informer(), func(t *fleet.ClusterRegistrationToken) []types.NamespacedName {
 			return h.requests(byToken, t.Namespace+"/"+t.Name)
-		}, nudge),
-		reconcile.Watch(h.app.CredentialSecrets.Informer(), requestOf[*corev1.Secret], nudge),
-		reconcile.Watch(h.app.Roles.Informer(), requestOf[*rbacv1.Role], nudge),
-		reconcile.Watch(h.app.RoleBindings.Informer(), requestOf[*rbacv1.RoleBinding], nudge),
-		reconcile.WatchNew(h.app.ClusterRoleBindings.Informer(), contentReaders, h.nudgeReader),
+		}, enqueue),
+		reconcile.Watch(h.app.CredentialSecrets.Informer(), requestOf[*corev1.Secret], enqueue),
+		reconcile.Watch(h.app.Roles.Informer(), requestOf[*rbacv1.Role], enqueue),
+		reconcile.Watch(h.app.RoleBindings.Informer(), requestOf[*rbacv1.RoleBinding], enqueue),
+		reconcile.WatchNew(h.app.ClusterRoleBindings.Informer(), contentReaders, h.enqueueRequestOfReader),
 	)
 }
 
@@ -90,7 +90,7 @@ func keysOf(found []*fleet.ClusterRegistration) (keys []types.NamespacedName) {
 
 // watchLimits enqueues requests when a place becomes free.
 func (h *handler) watchLimits() error {
-	h.app.First(h.fillQueue)
+	h.app.BeforeControllers(h.fillQueue)
 	h.app.Clusters.Cache().AddIndexer(byCreator, func(c *fleet.Cluster) ([]string, error) {
 		if with := c.Annotations[annotation.CreatedWithToken]; with != "" {
 			return []string{c.Namespace + "/" + with}, nil

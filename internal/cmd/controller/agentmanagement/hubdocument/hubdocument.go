@@ -35,7 +35,7 @@ const recheck = 5 * time.Minute
 var errTaken = errors.New("it is not a document of this hub: delete it, so that the hub can publish its own")
 
 type handler struct {
-	app *hub.Context
+	app *hub.App
 	// signed means that this process has published a document.
 	signed bool
 	// problem is the last problem that was logged.
@@ -43,7 +43,7 @@ type handler struct {
 }
 
 // Register watches the configuration and the recovery accounts of the workspaces.
-func Register(ctx context.Context, a *hub.Context) error {
+func Register(ctx context.Context, a *hub.App) error {
 	h := &handler{app: a}
 	own := types.NamespacedName{Namespace: a.Namespaces.System, Name: names.ControllerConfig}
 	a.ConfigMaps.OnChange(hub.Lasting(ctx), "hubdocument", func(key string, config *corev1.ConfigMap) (*corev1.ConfigMap, error) {

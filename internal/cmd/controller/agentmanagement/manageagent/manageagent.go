@@ -28,14 +28,14 @@ var errNoWorkspace = errors.New("the workspace is not known yet")
 const takenDelay = 15 * time.Second
 
 type handler struct {
-	app       *hub.Context
+	app       *hub.App
 	set       *reconcile.Set
 	manifests *manifests
 }
 
 // Register watches Clusters, their agents' Bundles and the configuration. All Bundles of a workspace are one set, as
 // in Rancher Fleet, but each is written and removed separately: a change of one Cluster costs one request.
-func Register(ctx context.Context, a *hub.Context) error {
+func Register(ctx context.Context, a *hub.App) error {
 	h := &handler{app: a, manifests: newManifests()}
 	// Users own the other fields of the spec: for example, they can pause an agent.
 	h.set = reconcile.NewSet(names.AgentBundleSet, reconcile.KindOf(a.Bundles).

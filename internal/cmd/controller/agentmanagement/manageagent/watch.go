@@ -14,14 +14,14 @@ import (
 // watchBundles enqueues the Cluster of an agent's Bundle that is added, changed or deleted, so that the Bundle is
 // repaired, or removed if it is no longer wanted. Changes of the status, by far the most frequent, are skipped. Call
 // it before the informer starts.
-func watchBundles(informer cache.SharedIndexInformer, nudge func(types.NamespacedName)) error {
+func watchBundles(informer cache.SharedIndexInformer, enqueue func(types.NamespacedName)) error {
 	return reconcile.WatchChanges(informer, func(change reconcile.Change[*fleet.Bundle]) {
 		if change.Old != nil && change.New != nil && !matters(change.Old, change.New) {
 			return
 		}
 		for _, bundle := range []*fleet.Bundle{change.Old, change.New} { // perhaps only the old state names the Cluster
 			if cluster, known := clusterOf(bundle); known {
-				nudge(cluster)
+				enqueue(cluster)
 			}
 		}
 	})

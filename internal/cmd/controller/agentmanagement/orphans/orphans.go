@@ -42,15 +42,15 @@ type sweeper struct {
 
 // Register runs the sweep after the caches are filled and before any controller starts. If it fails, it is repeated while
 // the controllers work.
-func Register(_ context.Context, a *hub.Context) error {
+func Register(_ context.Context, a *hub.App) error {
 	s := newSweeper(a)
-	a.First(s.start)
+	a.BeforeControllers(s.start)
 	return nil
 }
 
 // newSweeper returns a sweeper for all kinds. Rights are removed first: an agent that is still running would take
 // later deletions for an order to uninstall.
-func newSweeper(a *hub.Context) *sweeper {
+func newSweeper(a *hub.App) *sweeper {
 	return &sweeper{
 		log: a.Log,
 		stages: [][]kind{

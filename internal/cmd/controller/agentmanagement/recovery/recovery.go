@@ -43,7 +43,7 @@ const (
 const reasonUnavailable = "RecoveryUnavailable"
 
 type handler struct {
-	app *hub.Context
+	app *hub.App
 	// accounts are the objects of workspaces, data those of Clusters.
 	accounts, data *reconcile.Set
 	// tokens maps a workspace to the UID of the account whose token Secret exists. reported are the problems that were
@@ -69,7 +69,7 @@ type compared struct {
 }
 
 // Register watches Clusters, their recovery Secrets, and the recovery accounts.
-func Register(ctx context.Context, a *hub.Context) error {
+func Register(ctx context.Context, a *hub.App) error {
 	secrets := reconcile.KindOf(a.RecoverySecrets)
 	h := &handler{
 		app:      a,
@@ -77,8 +77,8 @@ func Register(ctx context.Context, a *hub.Context) error {
 		data:     reconcile.NewSet(dataSetID, secrets),
 		secrets:  secrets,
 	}
-	a.First(h.loadKey)
-	a.First(func(ctx context.Context) {
+	a.BeforeControllers(h.loadKey)
+	a.BeforeControllers(func(ctx context.Context) {
 		go wait.JitterUntilWithContext(ctx, h.prune, pruneInterval, pruneJitter, true)
 	})
 	a.Clusters.OnChange(hub.Lasting(ctx), "recovery", func(key string, cluster *fleet.Cluster) (*fleet.Cluster, error) {

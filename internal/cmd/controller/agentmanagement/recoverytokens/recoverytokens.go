@@ -35,14 +35,14 @@ const probeLifetime = 10 * time.Minute
 const newAccount = 5 * time.Minute
 
 type handler struct {
-	app  *hub.Context
+	app  *hub.App
 	pace flowcontrol.RateLimiter
 }
 
 // Register reviews the recovery tokens while the controllers run.
-func Register(_ context.Context, a *hub.Context) error {
+func Register(_ context.Context, a *hub.App) error {
 	h := &handler{app: a, pace: flowcontrol.NewTokenBucketRateLimiter(reviewsPerSecond, reviewsAtOnce)}
-	a.First(func(ctx context.Context) {
+	a.BeforeControllers(func(ctx context.Context) {
 		go wait.JitterUntilWithContext(ctx, h.reviewAll, interval, jitter, true)
 	})
 	return nil

@@ -28,11 +28,11 @@ const (
 	reasonKeyRevoked        = "KeyRevoked"
 )
 
-type handler struct{ app *hub.Context }
+type handler struct{ app *hub.App }
 
 // Register watches the orders on Clusters and ClusterRegistrationTokens. They also count on objects that cannot be decoded
 // completely: the agent whose credential is to end may write such a status.
-func Register(ctx context.Context, a *hub.Context) error {
+func Register(ctx context.Context, a *hub.App) error {
 	h := &handler{app: a}
 	undecodable.Unguarded(a.Clusters).OnChange(hub.Lasting(ctx), "revocation", func(_ string, cluster *fleet.Cluster) (*fleet.Cluster, error) {
 		return h.onCluster(cluster)

@@ -36,7 +36,7 @@ const (
 )
 
 type handler struct {
-	app *hub.Context
+	app *hub.App
 	set *reconcile.Set
 	// rejected maps a ClusterRegistrationToken to its bearer token that the API server does not accept.
 	rejected sync.Map
@@ -48,11 +48,11 @@ type handler struct {
 
 // Register watches tokens, everything created for them, and the configured address of the hub, which their values
 // contain.
-func Register(ctx context.Context, a *hub.Context) error {
+func Register(ctx context.Context, a *hub.App) error {
 	return newHandler(a).register(ctx)
 }
 
-func newHandler(a *hub.Context) *handler {
+func newHandler(a *hub.App) *handler {
 	return &handler{
 		app: a, pace: flowcontrol.NewTokenBucketRateLimiter(trialsPerSecond, trialBurst),
 		set: reconcile.NewSet(tokenrule.SetID,
@@ -65,12 +65,12 @@ func (h *handler) register(ctx context.Context) error {
 	a.ClusterRegistrationTokens.OnChange(hub.Lasting(ctx), "token", func(key string, token *fleet.ClusterRegistrationToken) (*fleet.ClusterRegistrationToken, error) {
 		return token, h.onChange(ctx, key, token)
 	})
-	a.First(func(ctx context.Context) {
+	a.BeforeControllers(func(ctx context.Context) {
 		go wait.JitterUntilWithContext(ctx, h.tryAll, trialInterval, trialJitter, true)
 	})
 	a.Config.OnChange(h.onConfig)
-	nudge := reconcile.Enqueue(a.ClusterRegistrationTokens)
-	return errors.Join(h.set.Watch(nudge), a.OnSecret(h.tokenOf, nudge))
+	enqueue := reconcile.Enqueue(a.ClusterRegistrationTokens)
+	return errors.Join(h.set.Watch(enqueue), a.OnSecret(h.tokenOf, enqueue))
 }
 
 // tokenOf returns the token with the name of a Secret.

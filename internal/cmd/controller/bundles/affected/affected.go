@@ -17,14 +17,14 @@ import (
 
 // Watcher enqueues Bundles. Errors of index lookups cannot occur: index.Add has created the indexes.
 type Watcher struct {
-	app       *hub.Context
+	app       *hub.App
 	selection func(*fleet.Bundle) *targeting.Selection
 	enqueue   func(bundle types.NamespacedName)
 }
 
 // New returns a Watcher. selection returns which clusters a Bundle selects, or nil if its selectors do not parse.
 // enqueue must not block.
-func New(a *hub.Context, selection func(*fleet.Bundle) *targeting.Selection, enqueue func(types.NamespacedName)) *Watcher {
+func New(a *hub.App, selection func(*fleet.Bundle) *targeting.Selection, enqueue func(types.NamespacedName)) *Watcher {
 	return &Watcher{app: a, selection: selection, enqueue: enqueue}
 }
 

@@ -30,7 +30,7 @@ func (h *handler) act(ctx context.Context, out writes, p *progress) error {
 			return h.withoutContent(err, p)
 		}
 	}
-	h.ledger.Set(reconcile.KeyOf(p.bundle), p.reported())
+	h.outcomes.Set(reconcile.KeyOf(p.bundle), p.reported())
 	h.writeAll(ctx, out.first, p)
 	h.writeAll(ctx, out.others, p)
 	isOver := func() bool { return h.isOver(ctx, p) }
@@ -56,7 +56,7 @@ func (h *handler) withoutContent(err error, p *progress) error {
 	case needsUser(err):
 		p.outcome = p.outcome.WithFailure(conditions.ReasonError, writeError+answers.Message(err))
 	}
-	h.ledger.Set(reconcile.KeyOf(p.bundle), p.reported())
+	h.outcomes.Set(reconcile.KeyOf(p.bundle), p.reported())
 	return err
 }
 
@@ -96,8 +96,8 @@ func (h *handler) writeAll(ctx context.Context, writes []write, p *progress) {
 }
 
 func (h *handler) write(ctx context.Context, w write) error {
-	h.ledger.Writing.Add(1)
-	defer h.ledger.Writing.Add(-1)
+	h.outcomes.Writing.Add(1)
+	defer h.outcomes.Writing.Add(-1)
 	if w.existing == nil {
 		return h.create(ctx, w)
 	}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/affected"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/index"
-	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/ledger"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/outcomes"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/queue"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/values"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
@@ -28,9 +28,9 @@ import (
 const workers, perWorkspace = 12, 8
 
 type handler struct {
-	app    *hub.Context
-	ledger *ledger.Ledger
-	queue  *queue.Queue
+	app      *hub.App
+	outcomes *outcomes.Store
+	queue    *queue.Queue
 	// values writes the values of BundleDeployments. source reads those of Bundles.
 	values    *values.Store
 	source    *values.Source
@@ -41,8 +41,8 @@ type handler struct {
 }
 
 // Register starts the controller that watches Bundles and everything that decides where they are deployed. It stores
-// the outcome of each Bundle in the ledger.
-func Register(ctx context.Context, a *hub.Context, outcomes *ledger.Ledger) error {
+// the outcome of each Bundle in the store of outcomes.
+func Register(ctx context.Context, a *hub.App, outcomes *outcomes.Store) error {
 	h := newHandler(a, outcomes)
 	secrets, err := kube.NamesInformer(a.RESTConfig, corev1.SchemeGroupVersion.WithResource("secrets"), "type="+fleet.SecretTypeBundleValues)
 	if err != nil {
@@ -55,15 +55,15 @@ func Register(ctx context.Context, a *hub.Context, outcomes *ledger.Ledger) erro
 		return err
 	}
 	go secrets.RunWithContext(ctx)
-	go h.queue.Run(ctx, a.Begun, a.Bundles.Informer().HasSynced, a.BundleDeployments.Informer().HasSynced,
+	go h.queue.Run(ctx, a.MayReconcile, a.Bundles.Informer().HasSynced, a.BundleDeployments.Informer().HasSynced,
 		a.Clusters.Informer().HasSynced, a.ClusterGroups.Informer().HasSynced, a.Contents.Informer().HasSynced,
 		a.BundleNamespaceMappings.Informer().HasSynced, a.AllNamespaces.Informer().HasSynced)
 	return nil
 }
 
-func newHandler(a *hub.Context, outcomes *ledger.Ledger) *handler {
+func newHandler(a *hub.App, outcomes *outcomes.Store) *handler {
 	h := &handler{
-		app: a, ledger: outcomes, values: values.New(a), source: values.NewSource(a),
+		app: a, outcomes: outcomes, values: values.New(a), source: values.NewSource(a),
 		mutations: newMutations(a.OwnClock), cache: newCache(), slots: newSlots(),
 	}
 	h.queue = queue.New(queue.Options{Name: "bundle", Workers: workers, PerWorkspace: perWorkspace, First: h.isChanged, Log: a.Log}, h.handle)
@@ -83,7 +83,7 @@ func (h *handler) handle(ctx context.Context, key types.NamespacedName) error {
 		return err
 	}
 	if bundle == nil || !h.app.Owns(bundle) {
-		h.ledger.Forget(key)
+		h.outcomes.Forget(key)
 		h.mutations.forget(key)
 		h.cache.setWaiting(key, false)
 		h.source.Forget(key)

@@ -2,7 +2,7 @@
 //
 //	gather   Bundle, Clusters, ClusterGroups, mappings, BundleDeployments ─► input
 //	decide   input ─► selection (which clusters) ─► round (what the rollout allows now) ─► writes
-//	act      writes ─► Content ─► per cluster: values Secret ─► BundleDeployment; orphans deleted; ledger ─► status
+//	act      writes ─► Content ─► per cluster: values Secret ─► BundleDeployment; orphans deleted; outcomes ─► status
 //	         a round that used up its limit ─► the next round, with the answers of the API server
 //
 // A deleted Bundle deletes its BundleDeployments, and then loses its finalizer.

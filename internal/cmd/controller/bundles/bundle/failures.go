@@ -38,9 +38,9 @@ func (h *handler) reportUnprepared(bundle *fleet.Bundle, err error) error {
 		h.app.Recorder.Event(bundle, corev1.EventTypeWarning, conditions.ReasonBundleTooLarge, messageTooLarge)
 		return nil
 	case needsUser(err):
-		before, _ := h.ledger.Get(reconcile.KeyOf(bundle))
+		before, _ := h.outcomes.Get(reconcile.KeyOf(bundle))
 		before.Generation = bundle.Generation
-		h.ledger.Set(reconcile.KeyOf(bundle), before.WithFailure(conditions.ReasonError, writeError+answers.Message(err)))
+		h.outcomes.Set(reconcile.KeyOf(bundle), before.WithFailure(conditions.ReasonError, writeError+answers.Message(err)))
 	}
 	return err
 }
@@ -91,7 +91,7 @@ func (f failures) addTo(outcome selection.Outcome) selection.Outcome {
 // failing returns the failures that the Bundle's last pass reported. They stay in the status until the Bundle is tried
 // again. Otherwise the status would change with every try.
 func (h *handler) failing(bundle types.NamespacedName) failures {
-	before, _ := h.ledger.Get(bundle)
+	before, _ := h.outcomes.Get(bundle)
 	found := failures{}
 	for _, target := range before.Targets {
 		if strings.HasPrefix(target.Failure, writeError) || target.Failure == selection.TargetingError+errForeign.Error() {

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/ledger"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/outcomes"
 	"github.com/fleet-hub/fleet/internal/rules/selection"
 )
 
@@ -64,12 +64,12 @@ func TestFailures(t *testing.T) {
 }
 
 func TestReportedFailures_StayUntilTheNextTry(t *testing.T) {
-	h := &handler{ledger: ledger.New()}
+	h := &handler{outcomes: outcomes.New()}
 	key := types.NamespacedName{Namespace: "ws", Name: "web"}
 	if got := h.failing(key); len(got) > 0 {
 		t.Errorf("failing = %v before anything was tried", got)
 	}
-	h.ledger.Set(key, selection.Outcome{Targets: []selection.Target{
+	h.outcomes.Set(key, selection.Outcome{Targets: []selection.Target{
 		{Namespace: "a", Failure: writeError + "no"}, {Namespace: "b", Failure: selection.TargetingError + errForeign.Error()},
 		{Namespace: "c", Failure: selection.TargetingError + "a template"}, {Namespace: "d"}, {Namespace: "e", Failure: writeError + "who knows", InDoubt: true},
 	}})

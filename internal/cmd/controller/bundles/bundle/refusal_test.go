@@ -183,7 +183,7 @@ func TestClusterAcceptsWritesAgain_IsDeployedNextPass(t *testing.T) {
 func (d *delivery) told(t *testing.T) *[]int {
 	t.Helper()
 	told := []int{len(d.failures())}
-	d.ledger.OnChange(func(types.NamespacedName) { // is called by the pass itself
+	d.outcomes.OnChange(func(types.NamespacedName) { // is called by the pass itself
 		if now := len(d.failures()); now != told[len(told)-1] {
 			told = append(told, now)
 		}
@@ -311,7 +311,7 @@ func TestPass_EndsWithItsProcessOrBundle(t *testing.T) {
 		if diff := cmp.Diff([]string{request}, d.hub.Requests()); diff != "" {
 			t.Errorf("requests (-want +got):\n%s", diff)
 		}
-		if outcome, _ := d.ledger.Get(web); outcome.Failure != selection.TargetingError+errContentTooLarge.Error() {
+		if outcome, _ := d.outcomes.Get(web); outcome.Failure != selection.TargetingError+errContentTooLarge.Error() {
 			t.Errorf("told: %q", outcome.Failure)
 		}
 		d.hub.Fail(request, errDown)
@@ -463,7 +463,7 @@ func TestRevert_IsNotBlockedByAnUnknownResult(t *testing.T) {
 	if err := d.pass(t.Context()); err != nil || len(d.promoted(t)) > 0 {
 		t.Errorf("while the result is unknown: %v, promoted %v", err, d.promoted(t))
 	}
-	if outcome, _ := d.ledger.Get(web); !outcome.Targets[1].InDoubt || outcome.Targets[0].InDoubt {
+	if outcome, _ := d.outcomes.Get(web); !outcome.Targets[1].InDoubt || outcome.Targets[0].InDoubt {
 		t.Errorf("the status does not count it: %+v", outcome.Targets)
 	}
 	if wait := d.mutations.uncertainFor(web); wait <= 0 {
@@ -547,7 +547,7 @@ func TestFailedContentOrFinalizer_IsReportedUntilWritten(t *testing.T) {
 				if err := d.pass(t.Context()); (err != nil) != test.lasts {
 					t.Errorf("error %v", err)
 				}
-				if outcome, _ := d.ledger.Get(web); outcome.Failure != test.told {
+				if outcome, _ := d.outcomes.Get(web); outcome.Failure != test.told {
 					t.Errorf("told %q; want %q", outcome.Failure, test.told)
 				}
 				d.hub.Sync()
@@ -559,7 +559,7 @@ func TestFailedContentOrFinalizer_IsReportedUntilWritten(t *testing.T) {
 			if err := d.pass(t.Context()); err != nil || len(d.all(t)) != 2 {
 				t.Errorf("%v, and %d are deployed", err, len(d.all(t)))
 			}
-			if outcome, _ := d.ledger.Get(web); outcome.Failure != "" {
+			if outcome, _ := d.outcomes.Get(web); outcome.Failure != "" {
 				t.Errorf("still told: %q", outcome.Failure)
 			}
 		})

@@ -24,7 +24,7 @@ func (h *handler) rollOut(ctx context.Context, in input) error {
 	p := newProgress(in.bundle, h.failing(key))
 	p.addError(h.rounds(ctx, in, selected, p))
 	if outcome, changed := p.end(); changed {
-		h.ledger.Set(key, outcome)
+		h.outcomes.Set(key, outcome)
 	}
 	if wait := h.mutations.uncertainFor(key); wait > 0 {
 		h.queue.AddAfter(key, wait) // or earlier, when a later state is seen
@@ -84,7 +84,7 @@ func newRound(in input, selected selection.Selection) round {
 // BundleDeployments. Before this process first promotes under a limit, it lists the Bundle's BundleDeployments.
 func (h *handler) gatherRound(ctx context.Context, in input, selected selection.Selection) (r round, err error) {
 	r = newRound(in, selected)
-	if slices.Contains(r.decision.Costly, true) && selected.Layout.Limits() && !h.mutations.isListed(reconcile.KeyOf(in.bundle)) {
+	if slices.Contains(r.decision.Disruptive, true) && selected.Layout.Limits() && !h.mutations.isListed(reconcile.KeyOf(in.bundle)) {
 		if err := h.listDeployments(&in); err != nil {
 			return r, err
 		}

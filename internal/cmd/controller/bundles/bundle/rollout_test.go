@@ -171,7 +171,7 @@ func TestMaxNew_LimitsConcurrentCreations(t *testing.T) {
 	}
 }
 
-// What a Bundle's status needs to know of the rollout is in the ledger.
+// What a Bundle's status needs to know of the rollout is in the store of outcomes.
 func TestRollout_IsStoredInTheLedger(t *testing.T) {
 	in := input{
 		bundle:   bundle(everywhere, strategy(fleet.RolloutStrategy{Partitions: []fleet.Partition{{Name: "p", ClusterName: "b"}, {Name: "all", ClusterSelector: &metav1.LabelSelector{}}, {ClusterGroup: "none"}}})),
@@ -249,7 +249,7 @@ func TestWaitsForOthers(t *testing.T) {
 
 // A promotion is tried once. After a conflict, the next pass decides again.
 func TestPromotion_IsTriedOnce(t *testing.T) {
-	h := &handler{app: &hub.Context{}}
+	h := &handler{app: &hub.App{}}
 	promoted := write{Outcome: rulesdelivery.Outcome{Deployment: existing("one", at("2", "2", "1"))}, existing: existing("one", at("2", "1", "1"))}
 	client, ok := h.client(promoted).(once)
 	if !ok {
@@ -327,13 +327,13 @@ func TestBundleThatChangesDuringAPass_EvaluatesNoMoreTemplates(t *testing.T) {
 	if err := d.rollOut(t.Context(), in); err != nil || len(d.hub.Requests()) > 0 {
 		t.Errorf("the pass continues, error %v", err)
 	}
-	if outcome, reported := d.ledger.Get(web); reported {
+	if outcome, reported := d.outcomes.Get(web); reported {
 		t.Errorf("the pass reports %+v", outcome)
 	}
 	if err := d.pass(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if outcome, _ := d.ledger.Get(web); len(outcome.Targets) != 3 {
+	if outcome, _ := d.outcomes.Get(web); len(outcome.Targets) != 3 {
 		t.Errorf("the next pass reports %d targets", len(outcome.Targets))
 	}
 }

@@ -34,7 +34,7 @@ func TestMissingValues_AreReportedAfterAWhile(t *testing.T) {
 				if err := d.pass(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-				if outcome, _ := d.ledger.Get(web); outcome.Failure != told {
+				if outcome, _ := d.outcomes.Get(web); outcome.Failure != told {
 					t.Errorf("told: %q, want %q", outcome.Failure, told)
 				}
 			}

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/index"
-	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/ledger"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/outcomes"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -28,7 +28,7 @@ func newDelivery(t *testing.T, b *fleet.Bundle, clusters int) *delivery {
 	hub := hubtest.New(t)
 	index.Add(hub.App)
 	hub.App.Log = slog.New(slog.DiscardHandler)
-	h := newHandler(hub.App, ledger.New())
+	h := newHandler(hub.App, outcomes.New())
 	b.UID, b.Finalizers = "u-web", []string{fleet.FinalizerBundle}
 	hub.Put(b)
 	for number := range clusters {
@@ -143,7 +143,7 @@ func (d *delivery) writes(verbs ...string) (all []string, times map[string]int) 
 
 // failures returns the reported failures, by cluster name.
 func (d *delivery) failures() map[string]string {
-	outcome, _ := d.ledger.Get(web)
+	outcome, _ := d.outcomes.Get(web)
 	out := map[string]string{}
 	for _, target := range outcome.Targets {
 		if target.Failure != "" {

@@ -99,7 +99,7 @@ func TestChangedLabels_AreRestored(t *testing.T) {
 			if diff := cmp.Diff(whole.Labels, now[0].Labels); diff != "" {
 				t.Errorf("labels (-before +now):\n%s", diff)
 			}
-			if told, _ := d.ledger.Get(web); len(told.Targets) != 1 || told.Targets[0].Failure != "" {
+			if told, _ := d.outcomes.Get(web); len(told.Targets) != 1 || told.Targets[0].Failure != "" {
 				t.Errorf("it says %v", told)
 			}
 		})

@@ -11,7 +11,7 @@ import (
 
 // writes are the writes of one round, in their order.
 type writes struct {
-	// outcome is stored in the ledger.
+	// outcome is stored in the store of outcomes.
 	outcome selection.Outcome
 	// createContent means that the Content must be created before any BundleDeployment.
 	createContent bool
@@ -56,7 +56,7 @@ func (r round) writes() writes {
 		}
 		switch {
 		case made == nil:
-		case r.decision.Costly[i]:
+		case r.decision.Disruptive[i]:
 			out.first = append(out.first, *made)
 		default:
 			out.others = append(out.others, *made)

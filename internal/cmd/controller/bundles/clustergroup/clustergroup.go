@@ -23,12 +23,12 @@ const spacing = 200 * time.Millisecond
 const workers, perWorkspace = 4, 2
 
 type handler struct {
-	app   *hub.Context
+	app   *hub.App
 	queue *queue.Queue
 }
 
 // Register watches ClusterGroups and Clusters.
-func Register(ctx context.Context, a *hub.Context) error {
+func Register(ctx context.Context, a *hub.App) error {
 	h := &handler{app: a}
 	h.queue = queue.New(queue.Options{Name: "clustergroup-status", Workers: workers, PerWorkspace: perWorkspace, Spacing: spacing, Log: a.Log}, h.handle)
 	err := errors.Join(
@@ -38,7 +38,7 @@ func Register(ctx context.Context, a *hub.Context) error {
 	if err != nil {
 		return err
 	}
-	go h.queue.Run(ctx, a.Begun, a.ClusterGroups.Informer().HasSynced, a.Clusters.Informer().HasSynced)
+	go h.queue.Run(ctx, a.MayReconcile, a.ClusterGroups.Informer().HasSynced, a.Clusters.Informer().HasSynced)
 	return nil
 }
 

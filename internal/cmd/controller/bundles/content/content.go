@@ -28,12 +28,12 @@ const (
 )
 
 type handler struct {
-	app   *hub.Context
+	app   *hub.App
 	queue *queue.Queue
 }
 
 // Register watches Contents and the BundleDeployments that need them.
-func Register(ctx context.Context, a *hub.Context) error {
+func Register(ctx context.Context, a *hub.App) error {
 	h := &handler{app: a}
 	h.queue = queue.New(queue.Options{Name: "content", Settling: settling, Spacing: spacing, Log: a.Log}, h.handle)
 	err := errors.Join(
@@ -43,7 +43,7 @@ func Register(ctx context.Context, a *hub.Context) error {
 	if err != nil {
 		return err
 	}
-	go h.queue.Run(ctx, a.Begun, a.Contents.Informer().HasSynced, a.BundleDeployments.Informer().HasSynced)
+	go h.queue.Run(ctx, a.MayReconcile, a.Contents.Informer().HasSynced, a.BundleDeployments.Informer().HasSynced)
 	return nil
 }
 

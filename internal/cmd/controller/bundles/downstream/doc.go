@@ -4,7 +4,7 @@
 //	BundleDeployment: spec.options.downstreamResources ─┐
 //	Secret, ConfigMap of the Bundle's namespace ────────┴─► copy beside the BundleDeployment ─► its generation + 1, and which
 //	                                                                                         copies the agent knows
-//	                                                     ├► problems ─► ledger ─► the Bundle's status
+//	                                                     ├► problems ─► outcomes ─► the Bundle's status
 //	a Secret's copy that it no longer names ─────────────┴► deleted
 //
 // A BundleDeployment counts only for what its Bundle asks for, and only on clusters that the Bundle may go to: see

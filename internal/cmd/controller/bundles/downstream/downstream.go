@@ -37,7 +37,7 @@ const workers, perWorkspace = 6, 4
 type Report func(bd *fleet.BundleDeployment, trouble string)
 
 type handler struct {
-	app    *hub.Context
+	app    *hub.App
 	queue  *queue.Queue
 	report Report
 
@@ -52,7 +52,7 @@ type handler struct {
 }
 
 // Register watches BundleDeployments and what they want copied.
-func Register(ctx context.Context, a *hub.Context, report Report) error {
+func Register(ctx context.Context, a *hub.App, report Report) error {
 	names, err := metadata.NewForConfig(a.RESTConfig)
 	if err != nil {
 		return fmt.Errorf("building the client for the names of copies: %w", err)
@@ -74,7 +74,7 @@ func Register(ctx context.Context, a *hub.Context, report Report) error {
 		return err
 	}
 	go configMaps.RunWithContext(ctx)
-	go h.queue.Run(ctx, a.Begun, a.BundleDeployments.Informer().HasSynced, configMaps.HasSynced, a.Bundles.Informer().HasSynced,
+	go h.queue.Run(ctx, a.MayReconcile, a.BundleDeployments.Informer().HasSynced, configMaps.HasSynced, a.Bundles.Informer().HasSynced,
 		a.Clusters.Informer().HasSynced, a.ClusterGroups.Informer().HasSynced, a.BundleNamespaceMappings.Informer().HasSynced,
 		a.AllNamespaces.Informer().HasSynced)
 	return nil

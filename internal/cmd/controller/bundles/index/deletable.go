@@ -15,7 +15,7 @@ import (
 // what it does not find. While a workspace is deleted, its Bundles and groups go in any order with its Clusters, and the deletion
 // of each Cluster ends the rights of its agent before it deletes the BundleDeployments (package cluster). Until then they stay.
 // Deletable asks the API server for the workspaces, because the cache may know of the deletion of a Bundle first.
-func Deletable(a *hub.Context, deployments []*fleet.BundleDeployment) (deletable []*fleet.BundleDeployment, err error) {
+func Deletable(a *hub.App, deployments []*fleet.BundleDeployment) (deletable []*fleet.BundleDeployment, err error) {
 	ending := map[string]bool{}
 	for _, bd := range deployments {
 		if bd.DeletionTimestamp != nil {
@@ -43,7 +43,7 @@ func Deletable(a *hub.Context, deployments []*fleet.BundleDeployment) (deletable
 	return deletable, nil
 }
 
-func isBeingDeleted(a *hub.Context, workspace string) (bool, error) {
+func isBeingDeleted(a *hub.App, workspace string) (bool, error) {
 	if workspace == "" {
 		return false, nil
 	}

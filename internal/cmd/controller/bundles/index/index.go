@@ -27,7 +27,7 @@ const (
 )
 
 // Add adds the indexes to the caches. It must be called once, before the caches start.
-func Add(a *hub.Context) {
+func Add(a *hub.App) {
 	deployments := a.BundleDeployments.Cache()
 	deployments.AddIndexer(DeploymentsByBundle, func(bd *fleet.BundleDeployment) ([]string, error) {
 		if bundle := BundleOf(bd); bundle.Name != "" {

@@ -9,7 +9,7 @@ import (
 )
 
 // ReachOf returns the workspaces in which a Bundle looks for clusters. Without mappings, that is its own workspace.
-func ReachOf(a *hub.Context, bundle *fleet.Bundle) (targeting.Reach, error) {
+func ReachOf(a *hub.App, bundle *fleet.Bundle) (targeting.Reach, error) {
 	mappings, err := Mappings(a, bundle.Namespace)
 	if err != nil || len(mappings) == 0 {
 		return targeting.NewReach(bundle, nil, nil), err
@@ -22,7 +22,7 @@ func ReachOf(a *hub.Context, bundle *fleet.Bundle) (targeting.Reach, error) {
 }
 
 // Mappings returns the mappings of a workspace, or all mappings if the workspace is empty.
-func Mappings(a *hub.Context, workspace string) ([]targeting.Mapping, error) {
+func Mappings(a *hub.App, workspace string) ([]targeting.Mapping, error) {
 	listed, err := a.BundleNamespaceMappings.Cache().List(workspace, labels.Everything())
 	if err != nil {
 		return nil, err

@@ -17,12 +17,12 @@ import (
 )
 
 type handler struct {
-	app   *hub.Context
+	app   *hub.App
 	queue *queue.Queue
 }
 
 // Register watches BundleNamespaceMappings.
-func Register(ctx context.Context, a *hub.Context) error {
+func Register(ctx context.Context, a *hub.App) error {
 	h := &handler{app: a}
 	h.queue = queue.New(queue.Options{Name: "mapping", Workers: 1, Log: a.Log}, h.handle)
 	err := errors.Join(
@@ -32,7 +32,7 @@ func Register(ctx context.Context, a *hub.Context) error {
 	if err != nil {
 		return err
 	}
-	go h.queue.Run(ctx, a.Begun, a.BundleNamespaceMappings.Informer().HasSynced, a.AllNamespaces.Informer().HasSynced)
+	go h.queue.Run(ctx, a.MayReconcile, a.BundleNamespaceMappings.Informer().HasSynced, a.AllNamespaces.Informer().HasSynced)
 	return nil
 }
 

@@ -38,11 +38,11 @@ func (h *handler) onBundle(_ context.Context, key types.NamespacedName) error {
 	if err != nil || bundle == nil || bundle.DeletionTimestamp != nil {
 		return err
 	}
-	outcome, known := h.ledger.Get(key)
+	outcome, known := h.outcomes.Get(key)
 	if !known {
 		return nil // enqueued again when targeting has finished
 	}
-	in := bundleInput{spec: bundle.Spec, outcome: outcome, trouble: h.ledger.Trouble, now: h.app.Clock()}
+	in := bundleInput{spec: bundle.Spec, outcome: outcome, trouble: h.outcomes.Trouble, now: h.app.Clock()}
 	if in.deployments, err = h.deploymentsOf(bundle, outcome); err != nil {
 		return err
 	}

@@ -30,7 +30,7 @@ func TestSetClusterStatus(t *testing.T) {
 		return condition(c.Type, c.Status, c.Reason, c.Message)
 	}
 	tests := map[string]struct {
-		heardOf     bool
+		reported    bool
 		reporting   supervision.Reporting
 		deployments []*fleet.BundleDeployment
 		want        []genericcondition.GenericCondition
@@ -70,7 +70,7 @@ func TestSetClusterStatus(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			cluster := &fleet.Cluster{Spec: fleet.ClusterSpec{KubeConfigSecret: "kubeconfig"}}
-			if test.heardOf {
+			if test.reported {
 				cluster.Status.Agent.LastSeen = metav1.NewTime(now)
 			}
 			in := clusterInput{deployments: test.deployments, reporting: test.reporting, now: now}

@@ -1,7 +1,7 @@
 // Package status writes the status of Bundles and Clusters from the state of their BundleDeployments and agents.
 //
 //	BundleDeployment ─┬─► its own status.display; its finalizer when it is deleted
-//	                  ├─► Bundle:  summary, partitions, display, condition Ready   (with the ledger)
+//	                  ├─► Bundle:  summary, partitions, display, condition Ready   (with the outcomes)
 //	                  └─► Cluster: summary, counts, display, conditions Ready and AgentReporting
 //	Liveness ─────────────┘
 //

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/index"
-	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/ledger"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/outcomes"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/queue"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
 	"github.com/fleet-hub/fleet/internal/reconcile"
@@ -42,8 +42,8 @@ const longestTurn = time.Second
 const joining = 5 * time.Second
 
 type handler struct {
-	app    *hub.Context
-	ledger *ledger.Ledger
+	app      *hub.App
+	outcomes *outcomes.Store
 
 	deployments, bundles, clusters *queue.Queue
 
@@ -52,8 +52,8 @@ type handler struct {
 }
 
 // Register watches BundleDeployments and the objects whose status depends on them.
-func Register(ctx context.Context, a *hub.Context, outcomes *ledger.Ledger) error {
-	h := &handler{app: a, ledger: outcomes, turn: make(chan struct{}, 1)}
+func Register(ctx context.Context, a *hub.App, outcomes *outcomes.Store) error {
+	h := &handler{app: a, outcomes: outcomes, turn: make(chan struct{}, 1)}
 	h.deployments = queue.New(queue.Options{Name: "bundledeployment-status", Workers: 8, Settling: settling, Log: a.Log}, h.onDeployment)
 	h.bundles = h.newSums("bundle-status", 6, h.yielding(h.onBundle))
 	h.clusters = h.newSums("cluster-status", 12, h.yielding(h.onCluster))
@@ -70,7 +70,7 @@ func Register(ctx context.Context, a *hub.Context, outcomes *ledger.Ledger) erro
 		return err
 	}
 	for _, q := range []*queue.Queue{h.deployments, h.bundles, h.clusters} {
-		go q.Run(ctx, a.Begun, a.Bundles.Informer().HasSynced, a.BundleDeployments.Informer().HasSynced, a.Clusters.Informer().HasSynced)
+		go q.Run(ctx, a.MayReconcile, a.Bundles.Informer().HasSynced, a.BundleDeployments.Informer().HasSynced, a.Clusters.Informer().HasSynced)
 	}
 	return nil
 }
@@ -87,7 +87,7 @@ func (h *handler) newSums(name string, workers int, handle queue.Handle) *queue.
 // clusters first. An update that has waited for longestTurn runs in any case.
 func (h *handler) yielding(write queue.Handle) queue.Handle {
 	return func(ctx context.Context, key types.NamespacedName) error {
-		if h.ledger.Writing.Load() == 0 {
+		if h.outcomes.Writing.Load() == 0 {
 			return write(ctx, key)
 		}
 		select {

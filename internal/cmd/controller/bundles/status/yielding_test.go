@@ -10,7 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/ledger"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/outcomes"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
 )
 
@@ -26,8 +26,8 @@ func TestStatusUpdates_YieldToDeploymentWrites(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h := &handler{ledger: ledger.New(), turn: make(chan struct{}, 1)}
-				h.ledger.Writing.Add(test.writing)
+				h := &handler{outcomes: outcomes.New(), turn: make(chan struct{}, 1)}
+				h.outcomes.Writing.Add(test.writing)
 				tell := h.yielding(func(context.Context, types.NamespacedName) error {
 					<-time.After(longestTurn / 10)
 					return nil
@@ -53,7 +53,7 @@ func TestStatusUpdates_YieldToDeploymentWrites(t *testing.T) {
 // Whoever waits for its turn goes on when the writing is over, and what comes after that does not wait for it.
 func TestWaitingUpdate_RunsAfterLongestTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := &handler{ledger: ledger.New(), turn: make(chan struct{}, 1)}
+		h := &handler{outcomes: outcomes.New(), turn: make(chan struct{}, 1)}
 		var told []string
 		var mu sync.Mutex
 		tell := h.yielding(func(_ context.Context, key types.NamespacedName) error {
@@ -68,10 +68,10 @@ func TestWaitingUpdate_RunsAfterLongestTurn(t *testing.T) {
 			all.Go(func() { _ = tell(t.Context(), types.NamespacedName{Name: name}) })
 			synctest.Wait()
 		}
-		h.ledger.Writing.Add(1)
+		h.outcomes.Writing.Add(1)
 		start("first")
 		start("waits")
-		h.ledger.Writing.Add(-1)
+		h.outcomes.Writing.Add(-1)
 		began := time.Now()
 		start("late")
 		all.Wait()
@@ -84,8 +84,8 @@ func TestWaitingUpdate_RunsAfterLongestTurn(t *testing.T) {
 // An update whose write hangs delays the others only for longestTurn.
 func TestHangingUpdate_DoesNotBlockOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := &handler{ledger: ledger.New(), turn: make(chan struct{}, 1)}
-		h.ledger.Writing.Add(1)
+		h := &handler{outcomes: outcomes.New(), turn: make(chan struct{}, 1)}
+		h.outcomes.Writing.Add(1)
 		h.turn <- struct{}{} // who never gives it back
 		began := time.Now()
 		var all sync.WaitGroup
@@ -104,8 +104,8 @@ func TestHangingUpdate_DoesNotBlockOthers(t *testing.T) {
 }
 
 func TestWaitingUpdate_EndsWithTheController(t *testing.T) {
-	h := &handler{ledger: ledger.New(), turn: make(chan struct{}, 1)}
-	h.ledger.Writing.Add(1)
+	h := &handler{outcomes: outcomes.New(), turn: make(chan struct{}, 1)}
+	h.outcomes.Writing.Add(1)
 	h.turn <- struct{}{} // another update has the turn
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -65,7 +65,7 @@ func (s *Store) Guard(ctx context.Context, enqueue func(bundle types.NamespacedN
 	secrets := client.Resource(corev1.SchemeGroupVersion.WithResource("secrets"))
 	g := &guard{Store: s, enqueue: enqueue, own: managerOf(s.app.RESTConfig)}
 	g.queue = queue.New(queue.Options{Name: "values-guard", Workers: 2, Log: s.app.Log}, g.handle)
-	synced := []cache.InformerSynced{s.app.Begun, s.app.BundleDeployments.Informer().HasSynced}
+	synced := []cache.InformerSynced{s.app.MayReconcile, s.app.BundleDeployments.Informer().HasSynced}
 	go g.queue.Run(ctx, synced...)
 	go g.abandoned.Run(ctx, synced...)
 	go func() {

@@ -26,7 +26,7 @@ var ErrMissing = errors.New("spec.valuesHash: the Secret of the Bundle's name wi
 
 // Source reads the values of Bundles from their Secrets. It is safe for concurrent use.
 type Source struct {
-	app *hub.Context
+	app *hub.App
 
 	mu sync.Mutex
 	// awaited are the Bundles whose Secret is missing or does not match.
@@ -39,7 +39,7 @@ type awaitedValues struct {
 }
 
 // NewSource returns a Source that awaits no Secret.
-func NewSource(a *hub.Context) *Source {
+func NewSource(a *hub.App) *Source {
 	return &Source{app: a, awaited: map[types.NamespacedName]awaitedValues{}}
 }
 

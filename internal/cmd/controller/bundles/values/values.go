@@ -27,7 +27,7 @@ var ErrTaken = errors.New("the cluster's namespace has a Secret of the Bundle's 
 
 // Store writes values Secrets. It is safe for concurrent use.
 type Store struct {
-	app *hub.Context
+	app *hub.App
 
 	mu sync.Mutex
 	// unverified are the BundleDeployments whose Secret may not hold the values of their hash.
@@ -37,7 +37,7 @@ type Store struct {
 }
 
 // New returns a Store that takes all Secrets for verified.
-func New(a *hub.Context) *Store {
+func New(a *hub.App) *Store {
 	s := &Store{app: a, unverified: map[types.UID]bool{}}
 	s.abandoned = queue.New(queue.Options{Name: "values-abandoned", Workers: 2, Log: a.Log}, s.deleteAbandoned)
 	return s

@@ -41,7 +41,7 @@ type Object interface {
 // Hub is an API server in memory, with the controllers' caches.
 type Hub struct {
 	// App is the Context that controllers register with. Its clocks are those of the Hub.
-	App *hub.Context
+	App *hub.App
 	// Events receives the Events for users.
 	Events chan string
 

@@ -9,7 +9,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
-	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/identities"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/clusteruids"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -34,7 +34,7 @@ func (h *Hub) addOwnKinds() {
 	a.BootstrapSecrets = newKind[*corev1.Secret, *corev1.SecretList](h, core, "Secret", inSet(hub.BootstrapSetID))
 	namespaces := newKind[*corev1.Namespace, *corev1.NamespaceList](h, core, "Namespace", nil)
 	a.AllNamespaces = clusterKind[*corev1.Namespace, *corev1.NamespaceList]{kind: namespaces}
-	identities.AddIndex(a.AllNamespaces)
+	clusteruids.AddIndex(a.AllNamespaces)
 	roles := newKind[*rbacv1.ClusterRole, *rbacv1.ClusterRoleList](h, rbacv1.SchemeGroupVersion, "ClusterRole", inSet(hub.DataSetID))
 	a.ClusterRoles = clusterKind[*rbacv1.ClusterRole, *rbacv1.ClusterRoleList]{kind: roles}
 }

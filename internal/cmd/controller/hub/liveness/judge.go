@@ -44,12 +44,12 @@ func (t *Tracker) Judge() {
 	}
 	if len(began) > 0 {
 		many := manyOf(began, reports)
-		t.o.Log.Warn("many agents stopped reporting at once; their Clusters keep their state for now", "workspaces", len(many.Workspaces), "silent", many.Agents.Late, "reported", many.Agents.HeardOf)
+		t.o.Log.Warn("many agents stopped reporting at once; their Clusters keep their state for now", "workspaces", len(many.Workspaces), "silent", many.Agents.Late, "reported", many.Agents.Reported)
 		t.o.OnMany(many)
 	}
 	if len(ended) > 0 {
 		many := manyOf(ended, reports)
-		t.o.Log.Info("Clusters of agents that stopped reporting change their state again", "workspaces", len(many.Workspaces), "silent", many.Agents.Late, "reported", many.Agents.HeardOf)
+		t.o.Log.Info("Clusters of agents that stopped reporting change their state again", "workspaces", len(many.Workspaces), "silent", many.Agents.Late, "reported", many.Agents.Reported)
 	}
 }
 
@@ -64,7 +64,7 @@ func manyOf(workspaces map[string]bool, reports map[string]supervision.Reports) 
 	many := Many{Workspaces: slices.Sorted(maps.Keys(workspaces))}
 	for workspace := range workspaces {
 		many.Agents.Late += reports[workspace].Late
-		many.Agents.HeardOf += reports[workspace].HeardOf
+		many.Agents.Reported += reports[workspace].Reported
 	}
 	return many
 }
@@ -110,7 +110,7 @@ func (t *Tracker) count(verdicts []verdict) (reports map[string]supervision.Repo
 			continue
 		}
 		workspace := reports[v.key.Namespace]
-		workspace.HeardOf++
+		workspace.Reported++
 		if v.Late {
 			workspace.Late++
 		}

@@ -127,7 +127,7 @@ func (h *hub) many(many liveness.Many) {
 	if diff := slices.Compare(many.Workspaces, []string{workspace}); diff != 0 {
 		where = " in " + strings.Join(many.Workspaces, ", ")
 	}
-	h.tell(fmt.Sprintf("%d of %d%s", many.Agents.Late, many.Agents.HeardOf, where))
+	h.tell(fmt.Sprintf("%d of %d%s", many.Agents.Late, many.Agents.Reported, where))
 }
 
 // key returns the key of "name", or of "workspace/name".

@@ -21,7 +21,7 @@ import (
 
 // Joiner keeps the tokens and Secrets of clusters that join with a manifest.
 type Joiner struct {
-	app     *hub.Context
+	app     *hub.App
 	version func(types.NamespacedName) string
 
 	mu      sync.Mutex
@@ -29,7 +29,7 @@ type Joiner struct {
 }
 
 // New returns a Joiner. version returns the last watched version of a Secret, or "" if it does not exist.
-func New(a *hub.Context, version func(types.NamespacedName) string) *Joiner {
+func New(a *hub.App, version func(types.NamespacedName) string) *Joiner {
 	return &Joiner{app: a, version: version, written: map[types.NamespacedName]written{}}
 }
 

@@ -14,7 +14,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/agentchart"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
-	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/identities"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/clusteruids"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/rules/importing"
 )
@@ -178,7 +178,7 @@ func secretsOf(namespace string) []runtime.Object {
 // Remove removes the agent in a namespace if the cluster is the hub's own. A setting of the hub must not remove
 // anything elsewhere.
 func Remove(ctx context.Context, downstream hub.Downstream, namespace string, own types.UID) error {
-	uid, err := identities.Read(ctx, downstream)
+	uid, err := clusteruids.Read(ctx, downstream)
 	switch {
 	case err != nil:
 		return err

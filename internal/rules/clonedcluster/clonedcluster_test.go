@@ -1,11 +1,11 @@
-package copies_test
+package clonedcluster_test
 
 import (
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/fleet-hub/fleet/internal/rules/copies"
+	"github.com/fleet-hub/fleet/internal/rules/clonedcluster"
 	"github.com/fleet-hub/fleet/internal/rules/rulestest"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
@@ -52,8 +52,8 @@ func TestAlternatingAndRecord(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			cluster := rulestest.ACluster(func(c *fleet.Cluster) { c.Annotations = map[string]string{annotation.RecoveredBy: test.recorded} })
-			rulestest.ExpectEqual(t, "alternating pods", strings.Join(copies.Alternating(test.request, cluster, rulestest.Noon()), " "), test.alternating)
-			rulestest.ExpectEqual(t, "record", copies.Record(test.request, cluster, rulestest.Noon()), test.record)
+			rulestest.ExpectEqual(t, "alternating pods", strings.Join(clonedcluster.Alternating(test.request, cluster, rulestest.Noon()), " "), test.alternating)
+			rulestest.ExpectEqual(t, "record", clonedcluster.Record(test.request, cluster, rulestest.Noon()), test.record)
 		})
 	}
 }

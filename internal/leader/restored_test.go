@@ -36,7 +36,7 @@ func TestLowerResourceVersion_IsReportedOnce(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			noticed := 0
-			r := &rewinds{versions: map[string]string{}}
+			r := &restoreDetector{versions: map[string]string{}}
 			r.notify(func() { noticed++ })
 			for _, a := range test.answers {
 				server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -70,7 +70,7 @@ func TestTruncatedResponse_IsAnError(t *testing.T) {
 		_, _ = io.WriteString(w, "less")
 	}))
 	defer server.Close()
-	client, err := rest.HTTPClientFor((&rewinds{versions: map[string]string{}}).watch(&rest.Config{}, "lock"))
+	client, err := rest.HTTPClientFor((&restoreDetector{versions: map[string]string{}}).watch(&rest.Config{}, "lock"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,17 +84,17 @@ func TestTruncatedResponse_IsAnError(t *testing.T) {
 }
 
 func TestOlderVersionWhileStandingBy_IsIgnored(t *testing.T) {
-	r := &rewinds{versions: map[string]string{}}
-	r.saw("lock", "10")
-	r.saw("lock", "9") // of one that stands by
-	err := r.during(t.Context(), func(ctx context.Context) error {
-		r.saw("lock", "10")
+	r := &restoreDetector{versions: map[string]string{}}
+	r.compare("lock", "10")
+	r.compare("lock", "9") // of one that stands by
+	err := r.run(t.Context(), func(ctx context.Context) error {
+		r.compare("lock", "10")
 		return ctx.Err()
 	})
 	if err != nil {
 		t.Error(err)
 	}
-	r.saw("lock", "9") // after it
+	r.compare("lock", "9") // after it
 }
 
 func TestLowerResourceVersion_EndsTheWork(t *testing.T) {
@@ -107,16 +107,16 @@ func TestLowerResourceVersion_EndsTheWork(t *testing.T) {
 		"returns nil":                      {func(ctx context.Context) error { <-ctx.Done(); return nil }, nil},
 		"returns an error of its own":      {func(ctx context.Context) error { <-ctx.Done(); return failure }, failure},
 		"had failed before":                {func(context.Context) error { return failure }, failure},
-		"returns the cause":                {func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) }, ErrRewound},
+		"returns the cause":                {func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) }, ErrStateRestored},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			r := &rewinds{versions: map[string]string{"lock": "10"}}
-			err := r.during(t.Context(), func(ctx context.Context) error {
-				r.saw("lock", "9")
+			r := &restoreDetector{versions: map[string]string{"lock": "10"}}
+			err := r.run(t.Context(), func(ctx context.Context) error {
+				r.compare("lock", "9")
 				return test.work(ctx)
 			})
-			if !errors.Is(err, ErrRewound) || test.also != nil && !errors.Is(err, test.also) || errors.Is(err, context.Canceled) {
+			if !errors.Is(err, ErrStateRestored) || test.also != nil && !errors.Is(err, test.also) || errors.Is(err, context.Canceled) {
 				t.Errorf("it is %v", err)
 			}
 		})
@@ -138,7 +138,7 @@ func TestRestoredHub_EndsTheLeadership(t *testing.T) {
 			return errors.New("nobody told")
 		}
 	})
-	if !errors.Is(err, ErrRewound) {
+	if !errors.Is(err, ErrStateRestored) {
 		t.Errorf("it is %v", err)
 	}
 }
@@ -154,15 +154,15 @@ func TestLead_ReportsARestoredStoreOnStandby(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	rewound := false
-	o.OnRewound = func() {
-		rewound = true
+	restored := false
+	o.OnStateRestored = func() {
+		restored = true
 		cancel()
 	}
 	if err := Lead(ctx, o, func(context.Context) error { return errors.New("must not run") }); err != nil {
 		t.Error(err)
 	}
-	if !rewound {
+	if !restored {
 		t.Error("it was not reported")
 	}
 }

@@ -9,8 +9,8 @@ import (
 // sending handles a request, usually by passing it on to next.
 type sending func(next http.RoundTripper, request *http.Request) (*http.Response, error)
 
-// Through returns a copy of cfg whose requests are handled by send.
-func Through(cfg *rest.Config, send sending) *rest.Config {
+// WrapTransport returns a copy of cfg whose requests are handled by send.
+func WrapTransport(cfg *rest.Config, send sending) *rest.Config {
 	cfg = rest.CopyConfig(cfg)
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return roundTripper{next, send} })
 	return cfg

@@ -40,8 +40,8 @@ func TestWrappedTransports_CloseIdleConnections(t *testing.T) {
 		"no wrapper":  func(cfg *rest.Config) *rest.Config { return cfg },
 		"Fence.Guard": NewFence(time.Now).Guard,
 		"Fence.watch": func(cfg *rest.Config) *rest.Config { return NewFence(time.Now).watch(cfg, "lease", time.Hour) },
-		"rewinds.watch": func(cfg *rest.Config) *rest.Config {
-			return (&rewinds{versions: map[string]string{}}).watch(cfg, "lease")
+		"restoreDetector.watch": func(cfg *rest.Config) *rest.Config {
+			return (&restoreDetector{versions: map[string]string{}}).watch(cfg, "lease")
 		},
 		"kube.RelistAfterOutage": kube.RelistAfterOutage,
 		"kube.RetrySoon":         kube.RetrySoon,

@@ -1,4 +1,4 @@
-package identities_test
+package clusteruids_test
 
 import (
 	"context"
@@ -14,8 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/clusteruids"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
-	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/identities"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
@@ -42,7 +42,7 @@ func namespaceOf(c *fleet.Cluster, modifiers ...func(*corev1.Namespace)) *corev1
 
 func recorded(n *corev1.Namespace) { n.Annotations[annotation.SystemUID] = string(system) }
 
-func holders(t *testing.T, of *identities.Identities) (found []string) {
+func holders(t *testing.T, of *clusteruids.Identities) (found []string) {
 	t.Helper()
 	clusters, err := of.Holders(system)
 	if err != nil {
@@ -217,7 +217,7 @@ func TestRead(t *testing.T) {
 		"an invalid UID":                   {cluster: reader{uid: types.UID(strings.Repeat("x", 1000))}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got, err := identities.Read(t.Context(), test.cluster); got != test.want || !errors.Is(err, test.err) {
+			if got, err := clusteruids.Read(t.Context(), test.cluster); got != test.want || !errors.Is(err, test.err) {
 				t.Errorf("UID %q, error %v", got, err)
 			}
 		})

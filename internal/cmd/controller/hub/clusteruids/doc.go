@@ -1,4 +1,4 @@
-// Package identities records, for each Cluster of Fleet, the UID of the namespace kube-system of the cluster that its
+// Package clusteruids records, for each Cluster of Fleet, the UID of the namespace kube-system of the cluster that its
 // kubeconfig reaches. The UID identifies the cluster.
 //
 //	kubeconfig ─► Read ─► UID ─► Note, Claim ─► Persist ─► annotation of the Cluster's namespace on the hub
@@ -9,4 +9,4 @@
 //     client ID, but not its namespace.
 //   - A namespace without the hub's marks does not count, nor that of a Cluster that does not exist.
 //   - There is one process at a time that claims (the leader), so that a mutex decides between two imports.
-package identities
+package clusteruids

@@ -1,4 +1,4 @@
-package identities
+package clusteruids
 
 import (
 	"context"

@@ -10,7 +10,7 @@ import (
 )
 
 // As many Clusters as the limit allows are created, with few counts.
-func TestTallies_LimitHoldsWithFewCounts(t *testing.T) {
+func TestClusterCounts_LimitHoldsWithFewCounts(t *testing.T) {
 	tests := map[string]struct{ limit, begin, counts int }{
 		"no Clusters yet":   {5000, 0, 20},
 		"almost at limit":   {5000, 4990, 12},
@@ -21,7 +21,7 @@ func TestTallies_LimitHoldsWithFewCounts(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			var all tallies
+			var all clusterCounts
 			clusters, counts := test.begin, 0
 			for all.estimate("ws/token", test.limit, func() int { counts++; return clusters }) < test.limit {
 				if clusters++; clusters > test.limit {
@@ -35,8 +35,8 @@ func TestTallies_LimitHoldsWithFewCounts(t *testing.T) {
 	}
 }
 
-func TestTallies_ClustersAreDeleted_RoomAtOnce(t *testing.T) {
-	var all tallies
+func TestClusterCounts_ClustersAreDeleted_RoomAtOnce(t *testing.T) {
+	var all clusterCounts
 	if got := all.estimate("ws/token", 5, func() int { return 5 }); got != 5 {
 		t.Fatalf("%d", got)
 	}
@@ -49,10 +49,10 @@ func TestTallies_ClustersAreDeleted_RoomAtOnce(t *testing.T) {
 }
 
 // Many workers create Clusters, and the cache has them only later.
-func TestTallies_ManyWorkers_LimitHolds(t *testing.T) {
+func TestClusterCounts_ManyWorkers_LimitHolds(t *testing.T) {
 	const limit = 50
 	var (
-		all             tallies
+		all             clusterCounts
 		mu              sync.Mutex // guards the fields below
 		created, cached []*fleet.Cluster
 		workers         sync.WaitGroup
@@ -77,7 +77,7 @@ func TestTallies_ManyWorkers_LimitHolds(t *testing.T) {
 		workers.Go(func() {
 			for n := range 40 {
 				request := fmt.Sprint(worker, "-", n)
-				if all.reserve(request, creation{"ws", "token", request}, limit, inCache) < limit {
+				if all.reserve(request, reservation{"ws", "token", request}, limit, inCache) < limit {
 					create(request)
 				}
 			}

@@ -17,41 +17,41 @@ import (
 	"github.com/fleet-hub/fleet/internal/kube"
 )
 
-// ErrRewound is returned by Lead when the API server was restored from an older state and its resource versions
+// ErrStateRestored is returned by Lead when the API server was restored from an older state and its resource versions
 // have not reached their old values again. The caches contain changes that were undone, and their watches, which
 // start at future versions, receive nothing. Callers end the process.
-var ErrRewound = errors.New("the API server was restored from an older state; the caches are invalid")
+var ErrStateRestored = errors.New("the API server was restored from an older state; the caches are invalid")
 
-// rewinds detects from the responses about leases that the store was restored. A lease is read or written every
+// restoreDetector detects from the responses about leases that the store was restored. A lease is read or written every
 // few seconds, and a newer state always has a greater version.
-type rewinds struct {
+type restoreDetector struct {
 	mu       sync.Mutex
 	versions map[string]string // by lease
 	noticed  func()            // nil while nothing depends on it
 }
 
-// during runs the work of a leader, and cancels it with ErrRewound when the store was restored.
-func (r *rewinds) during(ctx context.Context, work func(context.Context) error) error {
+// run runs the work of a leader, and cancels it with ErrStateRestored when the store was restored.
+func (r *restoreDetector) run(ctx context.Context, work func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	r.notify(func() { cancel(ErrRewound) })
+	r.notify(func() { cancel(ErrStateRestored) })
 	defer r.notify(nil)
 	err := work(ctx)
-	if errors.Is(context.Cause(ctx), ErrRewound) {
-		return errors.Join(ErrRewound, unlessCanceled(err))
+	if errors.Is(context.Cause(ctx), ErrStateRestored) {
+		return errors.Join(ErrStateRestored, unlessCanceled(err))
 	}
 	return err
 }
 
-func (r *rewinds) notify(noticed func()) {
+func (r *restoreDetector) notify(noticed func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.noticed = noticed
 }
 
 // watch returns a copy of cfg for the election for one lease.
-func (r *rewinds) watch(cfg *rest.Config, lease string) *rest.Config {
-	cfg = kube.Through(cfg, func(next http.RoundTripper, request *http.Request) (*http.Response, error) {
+func (r *restoreDetector) watch(cfg *rest.Config, lease string) *rest.Config {
+	cfg = kube.WrapTransport(cfg, func(next http.RoundTripper, request *http.Request) (*http.Response, error) {
 		answer, err := next.RoundTrip(request)
 		if err != nil || answer.StatusCode >= http.StatusMultipleChoices {
 			return answer, err
@@ -64,7 +64,7 @@ func (r *rewinds) watch(cfg *rest.Config, lease string) *rest.Config {
 		answer.Body = io.NopCloser(bytes.NewReader(body))
 		var read metav1.PartialObjectMetadata
 		if json.Unmarshal(body, &read) == nil {
-			r.saw(lease, read.ResourceVersion)
+			r.compare(lease, read.ResourceVersion)
 		}
 		return answer, nil
 	})
@@ -72,8 +72,8 @@ func (r *rewinds) watch(cfg *rest.Config, lease string) *rest.Config {
 	return cfg
 }
 
-// saw compares a lease's version with the last one.
-func (r *rewinds) saw(lease, version string) {
+// compare compares a lease's version with the last one.
+func (r *restoreDetector) compare(lease, version string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	last := r.versions[lease]
