@@ -384,7 +384,7 @@ func TestBundleDeploymentDeletedWhileHandled_IsForgotten(t *testing.T) {
 	for name, originals := range map[string][]hubtest.Object{"its original is missing": nil, "its original is copied": {secretOf("ws", "creds", "1")}} {
 		t.Run(name, func(t *testing.T) {
 			hub := hubtest.New(t)
-			troubles, bd := ledger.New(), deployment(fleet.DownstreamResource{Kind: "Secret", Name: "creds"})
+			troubles, bd := outcomes.New(), deployment(fleet.DownstreamResource{Kind: "Secret", Name: "creds"})
 			h := &handler{app: hub.App, originals: newOriginals(), done: newDone(), refused: newRefused(), report: func(bd *fleet.BundleDeployment, trouble string) {
 				troubles.SetTrouble(reconcile.KeyOf(bd), index.BundleOf(bd), trouble)
 			}}
@@ -407,7 +407,7 @@ func TestBundleDeploymentDeletedWhileHandled_IsForgotten(t *testing.T) {
 
 func TestRecreatedBundleDeployment_ItsPredecessorIsForgotten(t *testing.T) {
 	h := handlerWith(t)
-	troubles, older, newer := ledger.New(), deployment(), deployment()
+	troubles, older, newer := outcomes.New(), deployment(), deployment()
 	h.report = func(bd *fleet.BundleDeployment, trouble string) {
 		troubles.SetTrouble(reconcile.KeyOf(bd), index.BundleOf(bd), trouble)
 	}
@@ -420,7 +420,7 @@ func TestRecreatedBundleDeployment_ItsPredecessorIsForgotten(t *testing.T) {
 }
 
 // expectForgotten fails if anything is known of a BundleDeployment, which was the only one.
-func expectForgotten(t *testing.T, h *handler, troubles *ledger.Ledger, bd *fleet.BundleDeployment) {
+func expectForgotten(t *testing.T, h *handler, troubles *outcomes.Store, bd *fleet.BundleDeployment) {
 	t.Helper()
 	if trouble := troubles.Trouble(reconcile.KeyOf(bd)); trouble != "" {
 		t.Errorf("the next BundleDeployment of this name has the trouble %q", trouble)
