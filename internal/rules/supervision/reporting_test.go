@@ -31,7 +31,7 @@ func observed(ago time.Duration, modifiers ...func(*supervision.ReportingInput))
 	}, modifiers)
 }
 
-func notHeardOf(in *supervision.ReportingInput) { in.Cluster.Status.Agent.LastSeen = metav1.Time{} }
+func neverReported(in *supervision.ReportingInput) { in.Cluster.Status.Agent.LastSeen = metav1.Time{} }
 
 func deployed(in *supervision.ReportingInput) { condition(in, conditions.Imported, "True", "") }
 
@@ -115,23 +115,23 @@ func TestJudgeReporting(t *testing.T) {
 		"before NotBefore: late":                                {observed(40*m, notBefore(5*m)), late(5 * m)},
 		"after NotBefore: silent":                               {observed(40*m, notBefore(0)), silent},
 		"NotBefore: does not shorten the limit of a live agent": {observed(0, notBefore(5*m)), heard(33 * m)},
-		"agent not deployed yet: awaited":                       {observed(time.Hour, notHeardOf), awaited},
-		"agent cannot be deployed: awaited":                     {observed(time.Hour, notHeardOf, notDeployed), awaited},
+		"agent not deployed yet: awaited":                       {observed(time.Hour, neverReported), awaited},
+		"agent cannot be deployed: awaited":                     {observed(time.Hour, neverReported, notDeployed), awaited},
 		"agent deployed less than 45 seconds ago: awaited": {
-			observed(15*time.Second, notHeardOf, deployed),
+			observed(15*time.Second, neverReported, deployed),
 			supervision.ReportingOutcome{Stage: supervision.ReportingAwaited, LookAgain: rulestest.Noon().Add(30 * time.Second)},
 		},
 		"agent to be installed by hand, Cluster is new: awaited, not absent yet": {
-			observed(0, notHeardOf, byHand),
+			observed(0, neverReported, byHand),
 			supervision.ReportingOutcome{Stage: supervision.ReportingAwaited, LookAgain: rulestest.Noon().Add(45 * time.Second)},
 		},
-		"agent deployed 45 seconds ago: missing":                              {observed(45*time.Second, notHeardOf, deployed), missing},
-		"missing agent: stays missing":                                        {observed(0, notHeardOf, deployed, marked), missing},
-		"missing agent is deployed again: stays missing":                      {observed(0, notHeardOf, notDeployed, marked), missing},
-		"agent to be installed by hand: awaited":                              {observed(time.Hour, notHeardOf, byHand), awaited},
-		"agent to be installed by hand, Cluster was imported before: awaited": {observed(time.Hour, notHeardOf, byHand, deployed), awaited},
+		"agent deployed 45 seconds ago: missing":                              {observed(45*time.Second, neverReported, deployed), missing},
+		"missing agent: stays missing":                                        {observed(0, neverReported, deployed, marked), missing},
+		"missing agent is deployed again: stays missing":                      {observed(0, neverReported, notDeployed, marked), missing},
+		"agent to be installed by hand: awaited":                              {observed(time.Hour, neverReported, byHand), awaited},
+		"agent to be installed by hand, Cluster was imported before: awaited": {observed(time.Hour, neverReported, byHand, deployed), awaited},
 		"local agent disabled: not expected":                                  {observed(time.Hour, localDisabled), unexpected},
-		"local agent disabled while awaited: not expected":                    {observed(time.Hour, localDisabled, notHeardOf, deployed), unexpected},
+		"local agent disabled while awaited: not expected":                    {observed(time.Hour, localDisabled, neverReported, deployed), unexpected},
 		"Cluster of another manager: not expected": {observed(time.Hour, func(in *supervision.ReportingInput) {
 			in.Cluster.Labels = map[string]string{fleet.LabelClusterManagement: "somebody"}
 		}), unexpected},
