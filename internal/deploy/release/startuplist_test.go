@@ -9,7 +9,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/deploy/placement"
 )
 
-func TestFirstList_AnswersOncePerRelease(t *testing.T) {
+func TestStartupList_AnswersOncePerRelease(t *testing.T) {
 	key, other := placement.Release{Namespace: "web", Name: "a"}, placement.Release{Namespace: "web", Name: "b"}
 	listed := map[placement.Release]RevisionSecret{key: {number: 3}}
 	tests := map[string]struct {
@@ -47,7 +47,7 @@ func TestFirstList_AnswersOncePerRelease(t *testing.T) {
 	}
 }
 
-func TestFirstListPending_LookupWaits(t *testing.T) {
+func TestStartupListPending_LookupWaits(t *testing.T) {
 	key := placement.Release{Namespace: "web", Name: "a"}
 	l := newStartupList()
 	l.claim(placement.Release{Namespace: "web", Name: "made-meanwhile"})
@@ -70,7 +70,7 @@ func TestFirstListPending_LookupWaits(t *testing.T) {
 	}
 }
 
-func TestCancelledContext_EndsWaitForFirstList(t *testing.T) {
+func TestCancelledContext_EndsWaitForStartupList(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, valid := newStartupList().newestOf(ctx, placement.Release{Namespace: "web", Name: "a"}, deploytest.Noon()); valid {

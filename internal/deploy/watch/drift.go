@@ -9,6 +9,7 @@ import (
 	"maps"
 	"reflect"
 	"sync"
+	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -43,7 +44,7 @@ var ErrReleaseLost = errors.New("the release no longer exists")
 // takeIn processes live objects as read from the API server; a nil entry means that the object does not exist. It
 // compares the objects that changed with the deployed manifest, which it reads from the history if wanted is nil.
 func (o *Observer) takeIn(ctx context.Context, bd *fleet.BundleDeployment, t *Tracking, live, wanted manifest.Objects) error {
-	doubtful := t.note(live, ignoredConditions(&bd.Spec.Options))
+	doubtful := t.note(live, ignoredConditions(&bd.Spec.Options), o.Clock())
 	if len(doubtful) == 0 {
 		return nil
 	}
@@ -62,12 +63,16 @@ func (o *Observer) takeIn(ctx context.Context, bd *fleet.BundleDeployment, t *Tr
 	clean := sync.OnceValue(func() func(string) string { return o.Cleaner(ctx, bd) })
 	for _, now := range doubtful {
 		ref := now.Ref
-		patch, err := compare(ctx, who, ref, drift.Input{Desired: wanted[ref], Live: live[ref], Autoscalers: autoscalers, Rules: t.rules})
+		patch, again, err := compare(ctx, who, ref, drift.Input{Desired: wanted[ref], Live: live[ref], Autoscalers: autoscalers, Rules: t.rules})
 		if err != nil {
 			errs = append(errs, fmt.Errorf("comparing %s with the deployed manifest: %w", ref.Text(), err))
 			continue
 		}
 		now.Compared = true
+		if again > 0 {
+			now.CompareAgain = o.Clock().Add(again)
+			o.Again(bd.Name, again)
+		}
 		if patch != nil {
 			now.Patch = patch.Text(clean())
 		}
@@ -77,7 +82,7 @@ func (o *Observer) takeIn(ctx context.Context, bd *fleet.BundleDeployment, t *Tr
 }
 
 // note updates the objects that need no comparison, and returns those that do.
-func (t *Tracking) note(live manifest.Objects, ignored []map[string]string) (doubtful []sighting) {
+func (t *Tracking) note(live manifest.Objects, ignored []map[string]string, at time.Time) (doubtful []sighting) {
 	for _, ref := range t.refs {
 		object, looked := live[ref]
 		switch {
@@ -88,8 +93,8 @@ func (t *Tracking) note(live manifest.Objects, ignored []map[string]string) (dou
 			continue
 		}
 		now, last := observe(object, t.set.Hash, ignored), t.seen[ref]
-		if last.comparedAs(now) {
-			now.Patch, now.Compared = last.Patch, true
+		if last.comparedAs(now) && !last.isDue(at) {
+			now.Patch, now.Compared, now.CompareAgain = last.Patch, true, last.CompareAgain
 		}
 		if now.Owned && !now.Compared {
 			doubtful = append(doubtful, sighting{ref, now})
@@ -100,47 +105,62 @@ func (t *Tracking) note(live manifest.Objects, ignored []map[string]string) (dou
 	return doubtful
 }
 
+// effectPause is the pause until a difference is compared again that a policy or webhook keeps: the policy may be removed.
+const effectPause = 15 * time.Minute
+
 // compare returns the patch that would restore the deployed state of an object, or nil without drift. It asks the API server
-// with a dry run whether the patch has an effect, except for Secrets, whose patches are redacted.
-func compare(ctx context.Context, who func() (*access.Identity, error), ref manifest.Ref, in drift.Input) (drift.Patch, error) {
+// with a dry run whether the patch has an effect, except for Secrets, whose patches are redacted. If again is not 0, the result
+// may change without a change of the object.
+func compare(ctx context.Context, who func() (*access.Identity, error), ref manifest.Ref, in drift.Input) (patch drift.Patch, again time.Duration, err error) {
 	if in.Desired == nil {
-		return nil, nil // the manifest has no such object
+		return nil, 0, nil // the manifest has no such object
 	}
-	patch, err := drift.Comparer{New: builtIn}.Compare(in)
+	patch, err = drift.Comparer{New: builtIn}.Compare(in)
 	if err != nil || patch == nil || ref.GroupKind() == (schema.GroupKind{Kind: "Secret"}) {
-		return patch, err
+		return patch, 0, err
 	}
 	identity, err := who()
 	if err != nil {
-		return nil, err
+		return patch, pollPause, nil
 	}
-	if changesNothing(ctx, identity, ref, in.Live, patch) {
-		return nil, nil
+	nothing, err := changesNothing(ctx, identity, ref, in.Live, patch)
+	switch {
+	case nothing:
+		return nil, effectPause, nil
+	case err != nil && !isRefusal(err):
+		return patch, pollPause, nil
 	}
-	return patch, nil
+	return patch, 0, nil
+}
+
+func isRefusal(err error) bool {
+	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsMethodNotSupported(err)
 }
 
 // changesNothing reports whether a patch would leave its fields unchanged, by a dry run: the API server drops
-// fields that the schema does not know, and policies and webhooks may revert others. If the dry run fails, the patch counts as
-// a change.
-func changesNothing(ctx context.Context, who *access.Identity, ref manifest.Ref, live *unstructured.Unstructured, patch drift.Patch) bool {
+// fields that the schema does not know, and policies and webhooks may revert others.
+func changesNothing(ctx context.Context, who *access.Identity, ref manifest.Ref, live *unstructured.Unstructured, patch drift.Patch) (bool, error) {
 	mapping, err := who.Mapping(ref.GroupVersionKind)
 	if err != nil {
-		return false
+		return false, err
 	}
 	text, err := json.Marshal(patch)
 	if err != nil {
-		return false
+		return false, err
 	}
 	options := metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}, FieldManager: access.FieldManager}
 	answer, err := who.Dynamic.Resource(mapping.Resource).Namespace(ref.Namespace).Patch(ctx, ref.Name, types.MergePatchType, text, options)
-	return err == nil && haveSame(patch, live.Object, answer.Object)
+	return err == nil && haveSame(patch, live.Object, answer.Object), err
 }
 
 // haveSame reports whether two objects are equal in the fields of a patch. Controllers may have changed other fields of the live
-// object since it was read.
+// object since it was read. serviceAccount is another name of serviceAccountName, which wins: it may differ although the API server
+// keeps it.
 func haveSame(patch, a, b map[string]any) bool {
 	for key, change := range patch {
+		if key == "serviceAccount" {
+			return false
+		}
 		fields, _ := change.(map[string]any)
 		inA, isMapA := a[key].(map[string]any)
 		inB, isMapB := b[key].(map[string]any)
@@ -170,6 +190,11 @@ func builtIn(gvk schema.GroupVersionKind) any {
 // comparedAs reports whether the last comparison is still valid: nothing but the status has changed since.
 func (o observation) comparedAs(now observation) bool {
 	return o.Compared && o.UID == now.UID && o.Content == now.Content
+}
+
+// isDue reports whether the object has to be compared again although it did not change.
+func (o observation) isDue(now time.Time) bool {
+	return !o.CompareAgain.IsZero() && !now.Before(o.CompareAgain)
 }
 
 // contentOf returns a hash of everything in an object that can drift. The generation does not suffice: some kinds

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -83,7 +84,7 @@ func TestInvalidDiffRule_IsReportedWhileObjectsAreChecked(t *testing.T) {
 	bd := &fleet.BundleDeployment{}
 	bd.Spec.Options.Diff = &fleet.DiffOptions{ComparePatches: []fleet.ComparePatch{{Kind: "Deployment", JSONPointers: []string{"spec.replicas"}}}}
 	tr := &Tracking{first: &manifest.Revision{}}
-	found, err := (&Observer{Watches: &Watches{stopped: true}}).Check(t.Context(), bd, tr)
+	found, err := (&Observer{Clock: deploytest.Noon, Watches: &Watches{stopped: true}}).Check(t.Context(), bd, tr)
 	if err != nil || found == nil {
 		t.Fatal(found, err)
 	}
@@ -164,6 +165,12 @@ func TestPatchWithoutEffect_CausesNoDrift(t *testing.T) {
 		"the API server adds an empty map": {deployment("", `{"strategy":{"rollingUpdate":{"maxSurge":1}}}`), deployment("", `{}`), 200,
 			deployment("", `{"strategy":{}}`), true, []string{`{"spec":{"strategy":{"rollingUpdate":{"maxSurge":1}}}}`}},
 		"the dry run is refused": {desired, deployment("", withImage("local/nginx")), 403, refusal, true, []string{imagePatch}},
+		"the webhook of a policy does not answer": {desired, deployment("", withImage("local/nginx")), 500, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"InternalError","code":500}`, true,
+			[]string{imagePatch}},
+		"the alias of a service account's name": {deployment("", `{"template":{"spec":{"serviceAccount":"a"}}}`),
+			deployment("", `{"template":{"spec":{"serviceAccount":"b","serviceAccountName":"b"}}}`), 200,
+			deployment("", `{"template":{"spec":{"serviceAccount":"b","serviceAccountName":"b"}}}`), true,
+			[]string{`{"spec":{"template":{"spec":{"serviceAccount":"a"}}}}`}},
 		"a Secret: is not tried": {secret(`{"a":"eA=="}`), secret(`{"a":"eQ=="}`), 0, "", true, nil},
 		"a custom resource without the field in its schema": {thing(`{"a":1}`), thing(`{}`), 200, thing(`{}`), false,
 			[]string{`{"spec":{"a":1}}`}},
@@ -182,10 +189,7 @@ func TestPatchWithoutEffect_CausesNoDrift(t *testing.T) {
 			live.SetLabels(map[string]string{fleet.LabelSetHash: "h1"})
 			ref := manifest.Ref{GroupVersionKind: live.GroupVersionKind(), Namespace: "web", Name: "a"}
 			tr := &Tracking{refs: []manifest.Ref{ref}, set: placement.Set{Hash: "h1"}, seen: map[manifest.Ref]observation{}}
-			o := &Observer{Agent: agent, Accounts: access.NewAccounts(agent, "cattle-fleet-system"), Clock: deploytest.Noon,
-				Cleaner: func(context.Context, *fleet.BundleDeployment) func(string) string {
-					return func(text string) string { return text }
-				}}
+			o := observing(agent)
 			for range 2 { // the second time the result is known
 				if err := o.takeIn(t.Context(), deploytest.Deployment(), tr, manifest.Objects{ref: live}, manifest.Objects{ref: wanted}); err != nil {
 					t.Fatal(err)
@@ -197,6 +201,68 @@ func TestPatchWithoutEffect_CausesNoDrift(t *testing.T) {
 			if diff := cmp.Diff(test.patches, api.patches); diff != "" {
 				t.Errorf("dry runs (-want +got):\n%s", diff)
 			}
+		})
+	}
+}
+
+// observing returns an Observer of an agent that redacts nothing.
+func observing(agent *access.Identity) *Observer {
+	return &Observer{Agent: agent, Accounts: access.NewAccounts(agent, "cattle-fleet-system"), Clock: deploytest.Noon,
+		Again: func(string, time.Duration) {},
+		Cleaner: func(context.Context, *fleet.BundleDeployment) func(string) string {
+			return func(text string) string { return text }
+		}}
+}
+
+func TestResultOfDryRunThatMayChange_IsTriedAgain(t *testing.T) {
+	deployment := func(image string) string {
+		return `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"a","namespace":"web"},"spec":{"template":{"spec":{"containers":[{"name":"c","image":"` + image + `"}]}}}}`
+	}
+	const internal = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"InternalError","code":500}`
+	tests := map[string]struct {
+		code   int // of the first dry run
+		answer string
+		drifts bool
+		again  time.Duration
+		later  string // answer to the second dry run
+	}{
+		"the webhook of a policy does not answer at first": {500, internal, true, time.Minute, deployment("local")},
+		"the policy is removed":                            {200, deployment("local"), false, 15 * time.Minute, deployment("nginx")},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			api := &dryRuns{code: test.code, answer: test.answer}
+			server := httptest.NewServer(api)
+			defer server.Close()
+			agent, err := access.NewAgent(&rest.Config{Host: server.URL}, deploytest.Noon)
+			if err != nil {
+				t.Fatal(err)
+			}
+			wanted, live := deploytest.ObjectOf(t, deployment("nginx")), deploytest.ObjectOf(t, deployment("local"))
+			live.SetLabels(map[string]string{fleet.LabelSetHash: "h1"})
+			ref := manifest.Ref{GroupVersionKind: live.GroupVersionKind(), Namespace: "web", Name: "a"}
+			tr := &Tracking{refs: []manifest.Ref{ref}, set: placement.Set{Hash: "h1"}, seen: map[manifest.Ref]observation{}}
+			o := observing(agent)
+			now, again := deploytest.Noon(), time.Duration(0)
+			o.Clock, o.Again = func() time.Time { return now }, func(_ string, after time.Duration) { again = after }
+			expect := func(drifts bool) {
+				t.Helper()
+				if err := o.takeIn(t.Context(), deploytest.Deployment(), tr, manifest.Objects{ref: live}, manifest.Objects{ref: wanted}); err != nil {
+					t.Fatal(err)
+				}
+				if got := tr.Drifted()[ref]; got != drifts {
+					t.Errorf("drifts: %t, patch %s", got, tr.seen[ref].Patch)
+				}
+			}
+			expect(test.drifts)
+			if again != test.again {
+				t.Errorf("compared again after %s, want %s", again, test.again)
+			}
+			api.code, api.answer = 200, test.later
+			now = now.Add(again - time.Second)
+			expect(test.drifts) // too early
+			now = now.Add(time.Second)
+			expect(!test.drifts)
 		})
 	}
 }

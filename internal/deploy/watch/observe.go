@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/rancher/wrangler/v3/pkg/summary"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -30,6 +31,8 @@ type observation struct {
 	Patch    string
 	// Content is a hash of the object without its status. The comparison stays valid while Content is the same.
 	Content uint64
+	// CompareAgain is when the comparison ends to be valid, zero for never.
+	CompareAgain time.Time
 }
 
 // inPlace reports whether the object exists and belongs to the release.

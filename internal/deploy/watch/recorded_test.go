@@ -122,7 +122,7 @@ func TestRecordedStatus(t *testing.T) {
 					object.SetGeneration(2)
 				}
 			}
-			if err := new(Observer).takeIn(t.Context(), bd, tr, live, manifest.Objects{}); err != nil {
+			if err := (&Observer{Clock: deploytest.Noon}).takeIn(t.Context(), bd, tr, live, manifest.Objects{}); err != nil {
 				t.Fatal(err)
 			}
 

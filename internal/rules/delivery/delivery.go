@@ -213,6 +213,13 @@ func Same(existing, wanted *fleet.BundleDeployment) bool {
 		equality.Semantic.DeepEqual(compacted(existing.Spec), compacted(wanted.Spec))
 }
 
+// SameButLabels reports whether nothing but labels differs.
+func SameButLabels(existing, wanted *fleet.BundleDeployment) bool {
+	labelled := *existing
+	labelled.Labels = wanted.Labels
+	return Same(&labelled, wanted)
+}
+
 // compacted returns the spec as caches hold it.
 func compacted(spec fleet.BundleDeploymentSpec) fleet.BundleDeploymentSpec {
 	CompactValues(&spec.Options)

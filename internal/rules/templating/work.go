@@ -58,9 +58,8 @@ func (w *work) charged(name string, function any) any {
 		in = append(in, kind.In(i))
 	}
 	out := []reflect.Type{kind.Out(0), reflect.TypeFor[error]()}
-	price := priceOf(name)
 	return reflect.MakeFunc(reflect.FuncOf(in, out, kind.IsVariadic()), func(arguments []reflect.Value) []reflect.Value {
-		if err := w.spend(price); err != nil {
+		if err := w.spend(priceOf(name, arguments)); err != nil {
 			return failed(kind.Out(0), name, err)
 		}
 		for _, argument := range arguments {
@@ -92,10 +91,13 @@ func failed(result reflect.Type, name string, err error) []reflect.Value {
 }
 
 // priceOf returns the price of one call. Functions that create keys or stretch passwords are slow.
-func priceOf(name string) int {
+func priceOf(name string, arguments []reflect.Value) int {
 	switch name {
-	case "genPrivateKey": // of RSA: 4096 bits, more than a second
-		return maxWork / 2
+	case "genPrivateKey":
+		if arguments[0].String() == "rsa" { // with 4096 bits: more than a second
+			return maxWork / 2
+		}
+		return maxWork / 8
 	case "genCA", "genSelfSignedCert", "genSignedCert": // RSA with 2048 bits
 		return maxWork / 4
 	case "genCAWithKey", "genSelfSignedCertWithKey", "genSignedCertWithKey", "derivePassword", "bcrypt", "htpasswd":

@@ -122,7 +122,7 @@ func (h *handler) write(ctx context.Context, w write) error {
 			h.mutations.gone(bundle, w.existing) // the watch reports the deletion
 			return nil
 		}
-		if written.ResourceVersion == w.existing.ResourceVersion {
+		if written.ResourceVersion == w.existing.ResourceVersion && rulesdelivery.SameButLabels(w.existing, w.Deployment) {
 			w.settle() // an admission webhook has undone the write
 		}
 		h.note(bundle, written)

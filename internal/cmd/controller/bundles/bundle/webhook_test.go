@@ -16,6 +16,7 @@ import (
 type labelling struct {
 	generic.ControllerInterface[*fleet.BundleDeployment, *fleet.BundleDeploymentList]
 	updates int
+	frozen  bool // and keeps the spec
 }
 
 func (l *labelling) Update(bd *fleet.BundleDeployment) (*fleet.BundleDeployment, error) {
@@ -25,6 +26,9 @@ func (l *labelling) Update(bd *fleet.BundleDeployment) (*fleet.BundleDeployment,
 		return nil, err
 	}
 	bd.Labels["team"] = "a"
+	if l.frozen {
+		bd.Spec = live.Spec
+	}
 	if bd.ManagedFields = nil; cmp.Equal(bd, live, cmpopts.IgnoreFields(metav1.ObjectMeta{}, "ManagedFields")) {
 		return live, nil // no change: the version stays
 	}
@@ -62,5 +66,33 @@ func TestLabelOfAWebhook_IsRemovedOnce(t *testing.T) {
 	}
 	if server.updates != 3 {
 		t.Errorf("%d writes, want one for the new version and one for the label", server.updates-1)
+	}
+}
+
+func TestSpecThatAWebhookKept_IsWrittenWhenItIsGone(t *testing.T) {
+	d := newDelivery(t, bundle(everywhere), 1)
+	pass := func() {
+		t.Helper()
+		if err := d.pass(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		d.hub.Sync()
+	}
+	pass()
+	d.settle(t)
+	before := d.all(t)[0].Spec.DeploymentID
+	server := &labelling{ControllerInterface: d.app.BundleDeployments, frozen: true}
+	d.app.BundleDeployments = server
+	d.change(t)
+	for range 3 {
+		pass()
+	}
+	if got := d.all(t)[0].Spec.DeploymentID; got != before {
+		t.Fatalf("the webhook did not keep the spec: %s", got)
+	}
+	server.frozen = false
+	pass()
+	if got := d.all(t)[0].Spec.DeploymentID; got == before {
+		t.Errorf("the change was not written after the webhook was gone: %s", got)
 	}
 }

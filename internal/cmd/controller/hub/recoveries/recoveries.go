@@ -231,7 +231,7 @@ func (r *Recoveries) ensureToken(ctx context.Context, account *corev1.ServiceAcc
 		return err
 	}
 	if found != nil && (found.Type != corev1.SecretTypeServiceAccountToken || found.Labels[fleet.LabelManaged] != "true") {
-		return fmt.Errorf("Secret %s/%s %w", account.Namespace, names.RecoveryToken, ErrTaken)
+		return fmt.Errorf("token Secret %s/%s %w", account.Namespace, names.RecoveryToken, ErrTaken)
 	}
 	if found != nil && belongsTo(found, account) {
 		return nil
