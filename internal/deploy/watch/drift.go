@@ -119,11 +119,7 @@ func compare(ctx context.Context, who func() (*access.Identity, error), ref mani
 	if err != nil || patch == nil || ref.GroupKind() == (schema.GroupKind{Kind: "Secret"}) {
 		return patch, 0, err
 	}
-	identity, err := who()
-	if err != nil {
-		return patch, pollPause, nil
-	}
-	nothing, err := changesNothing(ctx, identity, ref, in.Live, patch)
+	nothing, err := changesNothing(ctx, who, ref, in.Live, patch)
 	switch {
 	case nothing:
 		return nil, effectPause, nil
@@ -139,8 +135,12 @@ func isRefusal(err error) bool {
 
 // changesNothing reports whether a patch would leave its fields unchanged, by a dry run: the API server drops
 // fields that the schema does not know, and policies and webhooks may revert others.
-func changesNothing(ctx context.Context, who *access.Identity, ref manifest.Ref, live *unstructured.Unstructured, patch drift.Patch) (bool, error) {
-	mapping, err := who.Mapping(ref.GroupVersionKind)
+func changesNothing(ctx context.Context, who func() (*access.Identity, error), ref manifest.Ref, live *unstructured.Unstructured, patch drift.Patch) (bool, error) {
+	identity, err := who()
+	if err != nil {
+		return false, err
+	}
+	mapping, err := identity.Mapping(ref.GroupVersionKind)
 	if err != nil {
 		return false, err
 	}
@@ -149,7 +149,7 @@ func changesNothing(ctx context.Context, who *access.Identity, ref manifest.Ref,
 		return false, err
 	}
 	options := metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}, FieldManager: access.FieldManager}
-	answer, err := who.Dynamic.Resource(mapping.Resource).Namespace(ref.Namespace).Patch(ctx, ref.Name, types.MergePatchType, text, options)
+	answer, err := identity.Dynamic.Resource(mapping.Resource).Namespace(ref.Namespace).Patch(ctx, ref.Name, types.MergePatchType, text, options)
 	return err == nil && haveSame(patch, live.Object, answer.Object), err
 }
 
@@ -190,6 +190,11 @@ func builtIn(gvk schema.GroupVersionKind) any {
 // comparedAs reports whether the last comparison is still valid: nothing but the status has changed since.
 func (o observation) comparedAs(now observation) bool {
 	return o.Compared && o.UID == now.UID && o.Content == now.Content
+}
+
+// isCurrent reports whether the object was in place at a version, and needs no other comparison.
+func (o observation) isCurrent(version string, now time.Time) bool {
+	return o.inPlace() && o.ResourceVersion == version && !o.isDue(now)
 }
 
 // isDue reports whether the object has to be compared again although it did not change.

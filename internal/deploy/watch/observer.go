@@ -338,7 +338,7 @@ func (o *Observer) changed(name string, t *Tracking, refs []manifest.Ref) (chang
 		switch {
 		case !ready:
 			known = known && seen
-		case found != nil && seen && last.inPlace() && last.ResourceVersion == found.ResourceVersion && !last.isDue(now):
+		case found != nil && seen && last.isCurrent(found.ResourceVersion, now):
 		case found != nil && seen && last.UID == found.UID && t.rewrites[ref].Wait(now) > 0:
 			o.Again(name, t.rewrites[ref].Wait(now))
 		default:
