@@ -139,7 +139,7 @@ func TestNamespaceInStatus_IsIgnored(t *testing.T) {
 		g.Expect(bd.Labels).To(HaveKeyWithValue(fleet.LabelCluster, "victim"))
 	}
 	g.Expect(uidsOf(deploymentsIn(t, hub, astray.namespace))).To(Equal(uidsOf(before)))
-	for _, member := range []string{"astray", "victim", "later"} { // no agent of theirs is heard of again
+	for _, member := range []string{"astray", "victim", "later"} { // none of their agents reports again
 		g.Expect(hub.Delete(t.Context(), client.Clusters, ws, member)).To(Succeed())
 	}
 }

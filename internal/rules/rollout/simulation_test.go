@@ -78,7 +78,7 @@ func (s *simulation) awaits(cluster string) bool {
 	return bd != nil && bd.Spec.DeploymentID != "" && !IsAvailable(bd)
 }
 
-// pass decides and writes in random order, but the costly steps first. No limit may be reached before the promotion of
+// pass decides and writes in random order, but the disruptive steps first. No limit may be reached before the promotion of
 // an available target.
 func (s *simulation) pass(t *testing.T, random *rand.Rand) (wrote bool) {
 	t.Helper()

@@ -94,7 +94,7 @@ func (w *waitingWorld) counts(t *testing.T, unreachable, ready, waiting int) {
 }
 
 // Four of twelve agents fall silent, those that would come first. A change goes to all others, one after the other, as
-// if the four were not there; and to one of the four when it is heard of again.
+// if the four were not there; and to one of the four when it reports again.
 func TestSilentClusters_DoNotBlockOthers(t *testing.T) {
 	w := newWaitingWorld(t)
 	var names []string

@@ -11,11 +11,11 @@ import (
 
 // writes are the writes of one round, in their order.
 type writes struct {
-	// outcome is stored in the store of outcomes.
+	// outcome is put into the store of outcomes.
 	outcome selection.Outcome
 	// createContent means that the Content must be created before any BundleDeployment.
 	createContent bool
-	// first are the costly writes (see rollout.Decision), which come before the others. others are all other
+	// first are the disruptive writes (see rollout.Decision), which come before the others. others are all other
 	// BundleDeployments that should exist and may have to be written.
 	first, others []write
 	// failed are the clusters for which no deployment can be computed, by namespace.
