@@ -107,7 +107,10 @@ func installProblem(here remedy.Target, namespace string, err error) error {
 func (j *joiner) await(ctx context.Context) (Joined, error) {
 	joined := Joined{Hub: j.text.URL, CA: j.text.Fingerprint(), Workspace: j.text.Workspace}
 	progress := waiting{}
-	err := wait.PollUntilContextTimeout(ctx, pollInterval, j.timeout, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(ctx, pollInterval, j.timeout, true, func(context.Context) (bool, error) {
+		// With the wait's own deadline the last request would be cut off, and its error would replace what is known.
+		ctx, cancel := context.WithTimeout(ctx, diagnosisTimeout)
+		defer cancel()
 		return j.hasJoined(ctx, &progress, &joined), nil
 	})
 	if err == nil && j.hubSide != nil {
@@ -170,7 +173,7 @@ func (j *joiner) hint(ctx context.Context, progress *waiting) {
 	}
 }
 
-// diagnosisTimeout limits the requests for a diagnosis.
+// diagnosisTimeout limits the requests of one look, and those for a diagnosis.
 const diagnosisTimeout = 10 * time.Second
 
 // late returns the error for a heartbeat that did not come in time, with the cause if it can be seen.
