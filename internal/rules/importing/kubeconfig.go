@@ -11,7 +11,6 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/rules/clusters"
-	"github.com/fleet-hub/fleet/internal/rules/supervision"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
@@ -36,11 +35,10 @@ func KubeconfigRefused(cluster *fleet.Cluster, secret *corev1.Secret, conf confi
 		name, cluster.Namespace, name.Namespace, name.Name, annotation.AllowedWorkspaces, cluster.Namespace)
 }
 
-// KubeconfigFailed reports whether the last attempt to use the kubeconfig of a Cluster failed, as its condition says. It does not for
-// an agent that does not report: that is inspected anyway.
-func KubeconfigFailed(cluster *fleet.Cluster, stale bool) bool {
+// KubeconfigFailed reports whether the last attempt to use the kubeconfig of a Cluster failed, as its condition says.
+func KubeconfigFailed(cluster *fleet.Cluster) bool {
 	imported := conditions.Get(cluster.Status.Conditions, conditions.Imported)
-	if imported == nil || imported.Status != corev1.ConditionFalse || supervision.Supervised(cluster, stale) {
+	if imported == nil || imported.Status != corev1.ConditionFalse {
 		return false
 	}
 	switch imported.Reason {

@@ -32,7 +32,7 @@ type gathered struct {
 func (h *handler) gather(ctx context.Context, cluster *fleet.Cluster, known run) (gathered, error) {
 	in := gathered{Input: importing.Input{
 		Now: h.app.Clock(), Cluster: cluster, Config: h.app.Config.Get(), Defaults: h.app.AgentDefaults(), Namespaces: h.app.Namespaces,
-		PullSecrets: h.pullSecretVersions(cluster), Doubted: known.kubeconfig.changed,
+		PullSecrets: h.pullSecretVersions(cluster),
 	}}
 	var err error
 	if in.Namesakes, err = h.app.Clusters.Cache().GetByIndex(hub.ClustersByClientID, cluster.Namespace+"/"+cluster.Spec.ClientID); err != nil {
@@ -71,6 +71,7 @@ func (h *handler) gatherKubeconfig(ctx context.Context, in *gathered, known run)
 		return nil
 	}
 	name := clusters.KubeconfigSecret(in.Cluster)
+	in.Doubted = known.kubeconfig.doubted(in.Input)
 	if in.Kubeconfig = known.secret(name, h.app.SecretVersion(name)); in.Kubeconfig != nil {
 		in.kubeconfig = func(ctx context.Context) ([]byte, error) { return h.readKubeconfig(ctx, in.Cluster) }
 		return nil
@@ -80,8 +81,8 @@ func (h *handler) gatherKubeconfig(ctx context.Context, in *gathered, known run)
 		return err
 	}
 	in.Kubeconfig = secret
-	failed := !in.Inherited && importing.KubeconfigFailed(in.Cluster, in.Stale)
-	in.Doubted = h.runs.putSecret(reconcile.KeyOf(in.Cluster).String(), secret, fingerprintFor(in.Cluster), failed).changed
+	failed := !in.Inherited && importing.KubeconfigFailed(in.Cluster)
+	in.Doubted = h.runs.putSecret(reconcile.KeyOf(in.Cluster).String(), secret, fingerprintFor(in.Cluster), failed).doubted(in.Input)
 	in.kubeconfig = func(context.Context) ([]byte, error) { return kubeconfigIn(secret), nil }
 	return nil
 }

@@ -409,27 +409,40 @@ func TestRejectedKubeconfig_IsTriedAgainAfterARestart(t *testing.T) {
 	work(t, before)
 	expectImported(t, before, conditions.ReasonDownstreamUnauthorized)
 
-	wrong := kubeconfig()
-	wrong.Data["value"] = []byte("wrong")
-	c := current(t, before)
-	hub, behind := start(t, c, wrong, importToken(), values(t))
-	behind.there = []hubtest.Object{identityOf("ws", "c1")}
-	hub.App.Liveness.Stale(reconcile.KeyOf(c))
-	hub.Sync()
-	hub.Woken()
-	hub.Requests()
-	hub.Fail(asked, rejected)
-	work(t, hub)
-	expectAll(t, hub, readSecret, "downstream dial wrong system-store", asked)
-	expectImported(t, hub, conditions.ReasonDownstreamUnauthorized)
-	hub.Sync()
-	handle(t, hub)
-	hub.Pass(expectRetry(t, hub, retryMin))
-	hub.Fail(asked, nil)
-	put(hub, "right")
-	work(t, hub)
-	expectAll(t, hub, readSecret, "downstream dial right system-store", asked, written)
-	atRest(t, hub)
+	for name, restart := range map[string]func(*testing.T, *hubtest.Hub, *fleet.Cluster){
+		"agent reports": func(_ *testing.T, hub *hubtest.Hub, c *fleet.Cluster) { hub.Put(c) },
+		"silent agent reports again after the restart": func(t *testing.T, hub *hubtest.Hub, c *fleet.Cluster) {
+			silent := c.DeepCopy()
+			silent.Status.Agent.LastSeen = metav1.Time{}
+			hub.Put(silent)
+			handle(t, hub)
+			hub.Put(c)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := current(t, before)
+			hub, behind := start(t, importToken(), values(t))
+			put(hub, "wrong")
+			restart(t, hub, c)
+			behind.there = []hubtest.Object{identityOf("ws", "c1")}
+			hub.App.Liveness.Stale(reconcile.KeyOf(c))
+			hub.Sync()
+			hub.Woken()
+			hub.Requests()
+			hub.Fail(asked, rejected)
+			work(t, hub)
+			expectAll(t, hub, readSecret, "downstream dial wrong system-store", asked)
+			expectImported(t, hub, conditions.ReasonDownstreamUnauthorized)
+			hub.Sync()
+			handle(t, hub)
+			hub.Pass(expectRetry(t, hub, retryMin))
+			hub.Fail(asked, nil)
+			put(hub, "right")
+			work(t, hub)
+			expectAll(t, hub, readSecret, "downstream dial right system-store", asked, written)
+			atRest(t, hub)
+		})
+	}
 }
 
 func TestSchedulingObjects_FollowTheSettings(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	capirule "github.com/fleet-hub/fleet/internal/rules/capi"
+	"github.com/fleet-hub/fleet/internal/rules/importing"
 	supervisionrule "github.com/fleet-hub/fleet/internal/rules/supervision"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
@@ -52,8 +53,15 @@ type kubeconfigRecord struct {
 	secret *corev1.Secret
 	// hash is that of the last kubeconfig, zero if there was none. See fingerprint.
 	hash [sha256.Size]byte
-	// changed means that this kubeconfig was not used yet, but an earlier one was, or that it failed before the process started.
+	// changed means that this kubeconfig was not used yet, but an earlier one was.
 	changed bool
+	// failed means that the kubeconfig failed before the process started, and was not used since.
+	failed bool
+}
+
+// doubted reports whether a kubeconfig has to be tried. An agent that does not report is inspected anyway.
+func (k kubeconfigRecord) doubted(in importing.Input) bool {
+	return k.changed || k.failed && !supervisionrule.Supervised(in.Cluster, in.Stale)
 }
 
 // jobRecord is the Cluster's job, if one is queued or running, or its last one.
@@ -153,8 +161,8 @@ func fingerprintFor(cluster *fleet.Cluster) fingerprint {
 }
 
 // putSecret remembers a Secret that was read, and returns the record. For a Secret that does not exist, only the hash
-// of the last kubeconfig is kept: the Secret may be created again with the kubeconfig of another cluster. The first kubeconfig that
-// the process reads counts as changed if it has failed before.
+// of the last kubeconfig is kept: the Secret may be created again with the kubeconfig of another cluster. failed counts
+// for the first kubeconfig that the process reads.
 func (r *runs) putSecret(cluster string, secret *corev1.Secret, hashOf fingerprint, failed bool) kubeconfigRecord {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -177,7 +185,7 @@ func (r *runs) putSecret(cluster string, secret *corev1.Secret, hashOf fingerpri
 	}
 	hash := hashOf(secret.Data[protocol.KubeconfigValueKey])
 	if known.hash == [sha256.Size]byte{} {
-		known.changed = failed
+		known.failed = failed
 	} else {
 		known.changed = known.changed || known.hash != hash
 	}
@@ -190,7 +198,7 @@ func (r *runs) usedKubeconfig(cluster string, kubeconfig []byte, hashOf fingerpr
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if known := r.known[cluster]; known != nil && known.kubeconfig.hash == hashOf(kubeconfig) {
-		known.kubeconfig.changed = false
+		known.kubeconfig.changed, known.kubeconfig.failed = false, false
 	}
 }
 
