@@ -12,6 +12,9 @@ import (
 	utilversion "k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/remedy"
+	"github.com/fleet-hub/fleet/internal/config"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
+	clusterrules "github.com/fleet-hub/fleet/internal/rules/clusters"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
@@ -74,6 +77,33 @@ func LastExpiry(bundle []byte) (last time.Time, found bool) {
 			last = certificate.NotAfter
 		}
 	}
+}
+
+// OldAgent returns a warning if the agent of a Cluster is older than the hub. here is the cluster of the agent.
+func OldAgent(cluster *fleet.Cluster, hub string, conf config.Config, here remedy.Target) []Row {
+	agent := cluster.Status.Agent.AgentVersion
+	if !IsOlder(agent, hub) || clusterrules.ManagedElsewhere(cluster) {
+		return nil
+	}
+	return []Row{Warn(OfFleet("Cluster", cluster), fmt.Sprintf("the agent has version %s, and the hub has version %s", agent, hub), upgradeOf(cluster, hub, conf, here))}
+}
+
+// upgradeOf returns the command that upgrades an agent, or that shows why the hub has not done so. The hub upgrades the agents that
+// it manages with their Bundles.
+func upgradeOf(cluster *fleet.Cluster, hub string, conf config.Config, here remedy.Target) string {
+	_, freed := cluster.Labels[fleet.LabelNonManagedAgent]
+	managed := !freed && (conf.ManageAgent == nil || *conf.ManageAgent)
+	obstacle := conditions.Get(cluster.Status.Conditions, conditions.AgentManaged)
+	switch {
+	case managed && obstacle != nil && conditions.IsTrouble(*obstacle):
+		return ClusterCondition(cluster, *obstacle).Fix
+	case managed:
+		return remedy.Describe("bundles", cluster.Namespace, names.AgentBundle(cluster.Name))
+	case cluster.Spec.KubeConfigSecret != "":
+		return remedy.Command("fleet", "repair", cluster.Name, "-n", cluster.Namespace)
+	}
+	return here.On(remedy.Command("helm", "upgrade", "-n", remedy.NameOr(cluster.Status.Agent.Namespace, names.SystemNamespace), names.Agent,
+		"charts/fleet-agent", "--reset-then-reuse-values", "--set", "image.tag="+hub))
 }
 
 // IsOlder reports whether a release is older than another one. Versions that are not semantic ones are never older.

@@ -136,7 +136,10 @@ func faults() map[string]fault {
 		}, west, check.Failed, "the same client ID as Cluster fleet-default/east, which is older", `kubectl patch clusters.fleet.cattle.io -n fleet-default west --type=merge -p '{"spec":{"clientID":"uid-of-west"}}'`},
 		"namespace of a Cluster is missing":       {"hub-cluster-namespaces", func(f *Facts) { f.Namespaces = f.Namespaces[1:] }, west, check.Failed, "namespace " + westNS + " does not exist", logs},
 		"namespace of a Cluster is being deleted": {"hub-cluster-namespaces", func(f *Facts) { f.Namespaces[0].DeletionTimestamp = new(clitest.Ago(time.Hour)) }, west, check.Failed, "is being deleted", "kubectl describe namespace " + westNS},
-		"agent is older":                          {"hub-agent-versions", func(f *Facts) { f.Clusters[0].Status.Agent.AgentVersion = "v1.1.9" }, west, check.Warning, "the agent has version v1.1.9, and the hub has version v1.2.0", "fleet repair west -n fleet-default"},
+		"agent is older":                          {"hub-agent-versions", func(f *Facts) { f.Clusters[0].Status.Agent.AgentVersion = "v1.1.9" }, west, check.Warning, "the agent has version v1.1.9, and the hub has version v1.2.0", "kubectl describe bundles.fleet.cattle.io -n fleet-default fleet-agent-west"},
+		"agent is older, and the hub manages none": {"hub-agent-versions", func(f *Facts) {
+			f.Clusters[0].Status.Agent.AgentVersion, f.Config.ManageAgent = "v1.1.9", new(bool)
+		}, west, check.Warning, "the agent has version v1.1.9", "helm --kube-context west upgrade -n cattle-fleet-system fleet-agent charts/fleet-agent --reset-then-reuse-values --set image.tag=v1.2.0"},
 		"ClusterGroup is empty": {"hub-clustergroups", func(f *Facts) {
 			f.Groups[0].Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"env": "prod", "a": "b"}}
 		}, "ClusterGroup fleet-default/all", check.Warning, "no Cluster matches a=b,env=prod", "kubectl label clusters.fleet.cattle.io -n fleet-default CLUSTER a=b env=prod"},

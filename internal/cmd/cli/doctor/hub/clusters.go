@@ -153,9 +153,8 @@ func checkNamespaces(f *Facts) []check.Row {
 func checkAgentVersions(f *Facts) []check.Row {
 	var groups check.Groups
 	for _, cluster := range f.Clusters {
-		if agent := cluster.Status.Agent.AgentVersion; check.IsOlder(agent, f.Config.Version) && !clusterrules.ManagedElsewhere(cluster) {
-			groups.Add(agent, check.Warn(check.OfFleet("Cluster", cluster), fmt.Sprintf("the agent has version %s, and the hub has version %s", agent, f.Config.Version),
-				remedy.Command("fleet", "repair", cluster.Name, "-n", cluster.Namespace)))
+		for _, row := range check.OldAgent(cluster, f.Config.Version, f.Config.Config, remedy.Target{Context: cluster.Name}) {
+			groups.Add(cluster.Status.Agent.AgentVersion, row)
 		}
 	}
 	return groups.Rows()

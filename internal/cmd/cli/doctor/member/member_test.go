@@ -92,13 +92,27 @@ const (
 	log       = "kubectl --context west logs -n cattle-fleet-system deployment/fleet-agent"
 	repair    = "fleet repair west -n fleet-default"
 	hubLog    = "kubectl logs -n cattle-fleet-system deployment/fleet-controller"
-	asked     = "ClusterRegistration fleet-default/request-1"
-	secret    = "Secret fleet-default/west-kubeconfig"
-	newSecret = "kubectl create secret generic -n fleet-default west-kubeconfig --from-file=value=west.kubeconfig"
+	// helmUpgrade needs the chart, and the agent's image in the version of the hub.
+	helmUpgrade = "helm --kube-context west upgrade -n cattle-fleet-system fleet-agent charts/fleet-agent --reset-then-reuse-values --set image.tag=v1.2.0"
+	asked       = "ClusterRegistration fleet-default/request-1"
+	secret      = "Secret fleet-default/west-kubeconfig"
+	newSecret   = "kubectl create secret generic -n fleet-default west-kubeconfig --from-file=value=west.kubeconfig"
 )
 
 func silent(f *Facts) {
 	f.Cluster.Status.Conditions = condition(conditions.AgentReporting, conditions.ReasonAgentNotReporting, "silent")
+}
+
+func freed(f *Facts) { f.Cluster.Labels = map[string]string{fleet.LabelNonManagedAgent: "true"} }
+
+// old gives the Cluster an agent that is older than the hub, and changes more.
+func old(changes ...func(*Facts)) func(*Facts) {
+	return func(f *Facts) {
+		f.Cluster.Status.Agent.AgentVersion = "v1.1.0"
+		for _, change := range changes {
+			change(f)
+		}
+	}
 }
 
 func never(f *Facts) { f.Cluster.Status.Agent.LastSeen = metav1.Time{} }
@@ -140,7 +154,13 @@ func stateFaults() map[string]fault {
 		"namespace is missing":                {"cluster-namespace", func(f *Facts) { f.Place = nil }, "Namespace " + namespace, check.Failed, "does not exist", hubLog},
 		"namespace is being deleted":          {"cluster-namespace", func(f *Facts) { f.Place.DeletionTimestamp = new(clitest.Ago(0)) }, "Namespace " + namespace, check.Failed, "being deleted", "kubectl describe namespace " + namespace},
 		"namespace is not that of the status": {"cluster-namespace", func(f *Facts) { f.Cluster.Status.Namespace = "other" }, "Namespace " + namespace, check.Failed, "another namespace (other)", hubLog},
-		"agent is old":                        {"cluster-version", func(f *Facts) { f.Cluster.Status.Agent.AgentVersion = "v1.1.0" }, west, check.Warning, "v1.1.0, and the hub has version v1.2.0", repair},
+		"agent is old":                        {"cluster-version", old(), west, check.Warning, "v1.1.0, and the hub has version v1.2.0", "kubectl describe bundles.fleet.cattle.io -n fleet-default fleet-agent-west"},
+		"agent is old, and the hub cannot manage it": {"cluster-version", old(func(f *Facts) {
+			f.Cluster.Status.Conditions = condition(conditions.AgentManaged, conditions.ReasonAgentElsewhere, "elsewhere")
+		}), west, check.Warning, "v1.1.0", describe1},
+		"agent is old, and is not managed":              {"cluster-version", old(freed), west, check.Warning, "v1.1.0", helmUpgrade},
+		"agent is old, and the hub manages none":        {"cluster-version", old(func(f *Facts) { f.Config.ManageAgent = new(bool) }), west, check.Warning, "v1.1.0", helmUpgrade},
+		"agent is old, was imported and is not managed": {"cluster-version", old(freed, imported(Kubeconfig{Exists: true})), west, check.Warning, "v1.1.0", repair},
 		"Bundle has an error": {"cluster-bundles", func(f *Facts) {
 			f.Deployments[0].Status.Conditions = condition(conditions.Deployed, conditions.ReasonRenderingFailed, "template")
 			f.Deployments[0].Spec.DeploymentID = "1"
@@ -215,6 +235,7 @@ func TestNoFaults(t *testing.T) {
 		"namespace of another manager":     {"cluster-namespace", func(f *Facts) { f.Place = nil; elsewhere(f) }},
 		"namespace of a new Cluster":       {"cluster-namespace", func(f *Facts) { f.Place = nil; f.Cluster.CreationTimestamp = clitest.Ago(time.Minute) }},
 		"development version":              {"cluster-version", func(f *Facts) { f.Cluster.Status.Agent.AgentVersion = "dev" }},
+		"old agent of another manager":     {"cluster-version", old(elsewhere)},
 		"newer agent":                      {"cluster-version", func(f *Facts) { f.Cluster.Status.Agent.AgentVersion = "v1.3.0" }},
 		"new request": {"cluster-requests", func(f *Facts) {
 			r := f.Registrations[0]

@@ -109,11 +109,7 @@ func checkNamespace(f *Facts) []check.Row {
 }
 
 func checkVersion(f *Facts) []check.Row {
-	agent := f.Cluster.Status.Agent.AgentVersion
-	if !check.IsOlder(agent, f.Version) {
-		return nil
-	}
-	return []check.Row{check.Warn(f.Object(), fmt.Sprintf("the agent has version %s, and the hub has version %s", agent, f.Version), f.Repair)}
+	return check.OldAgent(f.Cluster, f.Version, f.Config, f.Here)
 }
 
 func checkBundles(f *Facts) []check.Row {
