@@ -100,9 +100,9 @@ func MergeValues(ctx context.Context, who *access.Identity, options *fleet.Bundl
 	for _, source := range valuesSources(options, releaseNamespace) {
 		text, err := readValues(ctx, who, source)
 		if err != nil {
-			err = outcome.Because(valuesReason(err), fmt.Errorf("reading Helm values from %s: %w", source, err))
+			err = fmt.Errorf("reading Helm values from %s: %w", source, err)
 			if apierrors.IsNotFound(err) || errors.Is(err, errNoSuchKey) {
-				err = outcome.Until(source.object(), err)
+				err = outcome.Until(source.object(), outcome.Because(conditions.ReasonHelmValuesInvalid, err))
 			}
 			return nil, nil, err
 		}
@@ -119,14 +119,6 @@ func MergeValues(ctx context.Context, who *access.Identity, options *fleet.Bundl
 		merged = map[string]any{}
 	}
 	return merged, secret, nil
-}
-
-// valuesReason returns the condition reason for values that could not be read.
-func valuesReason(err error) string {
-	if reason := outcome.ReasonOf(err); reason != conditions.ReasonError {
-		return reason
-	}
-	return conditions.ReasonHelmValuesInvalid
 }
 
 // errNoSuchKey means that a Secret or ConfigMap lacks the key with the values.

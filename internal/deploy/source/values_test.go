@@ -1,13 +1,24 @@
 package source
 
 import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 
+	"github.com/fleet-hub/fleet/internal/deploy/access"
 	"github.com/fleet-hub/fleet/internal/deploy/deploytest"
+	"github.com/fleet-hub/fleet/internal/deploy/outcome"
+	"github.com/fleet-hub/fleet/internal/kube/clientset"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 func TestParseValues(t *testing.T) {
@@ -68,6 +79,43 @@ func TestValuesSources(t *testing.T) {
 			}
 			if strings.Join(got, ", ") != test.want {
 				t.Errorf("got %v, want %s", got, test.want)
+			}
+		})
+	}
+}
+
+// Only missing values are invalid: for other failures to read them, users cannot correct the values.
+func TestMergeValues_ReasonSaysWhyTheyCannotBeRead(t *testing.T) {
+	resource := corev1.Resource("secrets")
+	for name, test := range map[string]struct {
+		answer any
+		want   string
+	}{
+		"Secret is missing":    {apierrors.NewNotFound(resource, "a").Status(), conditions.ReasonHelmValuesInvalid},
+		"key is missing":       {corev1.Secret{}, conditions.ReasonHelmValuesInvalid},
+		"values are no object": {corev1.Secret{Data: map[string][]byte{defaultValuesKey: []byte("text")}}, conditions.ReasonHelmValuesInvalid},
+		"read is refused":      {apierrors.NewForbidden(resource, "a", nil).Status(), conditions.ReasonForbidden},
+		"credential is wrong":  {apierrors.NewUnauthorized("no").Status(), conditions.ReasonError},
+		"API server fails":     {apierrors.NewInternalError(http.ErrAbortHandler).Status(), conditions.ReasonError},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", "application/json")
+				if status, failed := test.answer.(metav1.Status); failed {
+					w.WriteHeader(int(status.Code))
+				}
+				if err := json.NewEncoder(w).Encode(test.answer); err != nil {
+					t.Error(err)
+				}
+			}))
+			defer server.Close()
+			typed, err := clientset.New(&rest.Config{Host: server.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			options := withSources(fleet.ValuesFrom{SecretKeyRef: &fleet.ValuesKeyRef{Name: "a"}})
+			if _, _, err = MergeValues(t.Context(), &access.Identity{Clientset: typed}, &options, "web", nil); err == nil || outcome.ReasonOf(err) != test.want {
+				t.Errorf("error %v has reason %s, want %s", err, outcome.ReasonOf(err), test.want)
 			}
 		})
 	}
