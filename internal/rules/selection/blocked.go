@@ -15,11 +15,11 @@ const repair = "; correct that selector: until then, what depends on it stays as
 
 // blockUndecided blocks the BundleDeployments of clusters that may or may not be targets, because the selector of a
 // ClusterGroup or of a mapping is invalid. It returns the other clusters.
-func (s *Selection) blockUndecided(in Input, selectors *targeting.Selection, clusters []*fleet.Cluster, groups targeting.Groups) (decided []*fleet.Cluster) {
+func (s *Selection) blockUndecided(in Input, selectors *targeting.Selection, clusters []*fleet.Cluster) (decided []*fleet.Cluster) {
 	undecided := map[string]bool{}
 	var reason error
 	for _, cluster := range clusters {
-		err := selectors.Undecided(cluster, groups)
+		err := selectors.Undecided(cluster, in.Groups)
 		if err == nil {
 			decided = append(decided, cluster)
 			continue
@@ -70,7 +70,7 @@ func (s Selection) WithBlocked(targets []Target) []Target {
 // ClusterGroup that the Bundle names. If a group was deleted or its name is misspelt, nothing is deleted because of
 // that. blockUnknown returns a message if a group exists in no workspace. If a group is absent only in some
 // workspaces, it returns a message only if something is blocked there.
-func (s *Selection) blockUnknown(in Input, selectors *targeting.Selection, groups targeting.Groups) string {
+func (s *Selection) blockUnknown(in Input, selectors *targeting.Selection) string {
 	absent := absentGroups(in, selectors)
 	others := map[string]*fleet.Cluster{} // clusters that are not targets
 	for _, cluster := range in.Clusters {
@@ -85,7 +85,7 @@ func (s *Selection) blockUnknown(in Input, selectors *targeting.Selection, group
 		if cluster == nil || bd.DeletionTimestamp != nil {
 			continue
 		}
-		if unknown := absent[cluster.Namespace]; len(unknown) > 0 && selectors.PicksIf(cluster, groups, unknown) {
+		if unknown := absent[cluster.Namespace]; len(unknown) > 0 && selectors.PicksIf(cluster, in.Groups, unknown) {
 			s.block(bd)
 			where = append(where, cluster.Namespace)
 		}
@@ -93,7 +93,7 @@ func (s *Selection) blockUnknown(in Input, selectors *targeting.Selection, group
 	if in.Reach.Unknown != nil {
 		return "" // the groups may be in workspaces that cannot be determined
 	}
-	if nowhere := selectors.UnknownGroups(in.Groups); len(nowhere) > 0 {
+	if nowhere := selectors.UnknownGroups(in.Groups.In(in.Reach.Namespaces...)); len(nowhere) > 0 {
 		return noSuchGroups(nowhere, in.Reach.Namespaces)
 	}
 	if len(where) == 0 {
@@ -106,13 +106,9 @@ func (s *Selection) blockUnknown(in Input, selectors *targeting.Selection, group
 // absentGroups returns the groups that the Bundle names and that do not exist, by workspace. A group has no members in
 // another workspace.
 func absentGroups(in Input, selectors *targeting.Selection) map[string][]targeting.GroupRef {
-	here := map[string][]*fleet.ClusterGroup{}
-	for _, group := range in.Groups {
-		here[group.Namespace] = append(here[group.Namespace], group)
-	}
 	absent := map[string][]targeting.GroupRef{}
 	for _, workspace := range in.Reach.Namespaces {
-		absent[workspace] = selectors.UnknownGroups(here[workspace])
+		absent[workspace] = selectors.UnknownGroups(in.Groups.In(workspace))
 	}
 	return absent
 }

@@ -32,7 +32,7 @@ type Input struct {
 	// Reach are the workspaces of the clusters. Clusters and Groups are the Clusters and ClusterGroups in them.
 	Reach    targeting.Reach
 	Clusters []*fleet.Cluster
-	Groups   []*fleet.ClusterGroup
+	Groups   targeting.Groups
 	// Unreachable are the clusters whose agents do not report.
 	Unreachable map[types.NamespacedName]bool
 	// Absent are the clusters whose agents have never reported.
@@ -74,18 +74,17 @@ func Decide(in Input) Selection {
 	if err != nil {
 		return failed(out.Outcome, conditions.ReasonError, TargetingError, err)
 	}
-	groups := targeting.NewGroups(in.Groups)
 	staying := slices.DeleteFunc(slices.Clone(in.Clusters), isLeaving)
 	out.untouched = slices.DeleteFunc(slices.Clone(in.Clusters), func(c *fleet.Cluster) bool { return !isUntouched(c) })
-	decided := out.blockUndecided(in, selectors, staying, groups)
-	out.Targets = selectors.Targets(content.ID(in.ManifestHash), decided, groups, in.Known)
-	out.Outcome.Unknown, out.Outcome.Circle = out.blockUnknown(in, selectors, groups), in.Circle
+	decided := out.blockUndecided(in, selectors, staying)
+	out.Targets = selectors.Targets(content.ID(in.ManifestHash), decided, in.Groups, in.Known)
+	out.Outcome.Unknown, out.Outcome.Circle = out.blockUnknown(in, selectors), in.Circle
 	out.Outcome.Absent = absentClusters(in, selectors)
 	clusters := make([]*fleet.Cluster, len(out.Targets))
 	for i, target := range out.Targets {
 		clusters[i] = target.Cluster
 	}
-	out.Layout, err = rollout.NewLayout(in.Bundle, clusters, groups)
+	out.Layout, err = rollout.NewLayout(in.Bundle, clusters, in.Groups)
 	if err == nil {
 		out.Layout, err = out.Layout.Beside(in.Bundle, len(out.blocked))
 	}

@@ -3,6 +3,7 @@ package targeting
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -142,11 +143,8 @@ func NewGroups(groups []*fleet.ClusterGroup) Groups { return Groups{}.Update(gro
 func (g Groups) Update(groups []*fleet.ClusterGroup) Groups {
 	out := Groups{byNamespace: map[string][]compiledGroup{}, broken: map[string][]undecidedGroup{}, parsed: map[types.UID]parsedSelector{}}
 	for _, group := range groups {
-		known, found := g.parsed[group.UID]
-		if !found || known.generation != group.Generation {
-			known.generation = group.Generation
-			known.selector, known.err = GroupSelector(group)
-		}
+		known := parsedSelector{generation: group.Generation}
+		known.selector, known.err = g.Selector(group)
 		if group.UID != "" {
 			out.parsed[group.UID] = known
 		}
@@ -161,6 +159,37 @@ func (g Groups) Update(groups []*fleet.ClusterGroup) Groups {
 		slices.SortFunc(broken, func(a, b undecidedGroup) int { return strings.Compare(a.group.Name, b.group.Name) })
 	}
 	return out
+}
+
+// Add adds the groups of other workspaces. It must not be called for the result of Update, which is shared.
+func (g *Groups) Add(others Groups) {
+	if g.byNamespace == nil {
+		g.byNamespace, g.broken = map[string][]compiledGroup{}, map[string][]undecidedGroup{}
+	}
+	maps.Copy(g.byNamespace, others.byNamespace)
+	maps.Copy(g.broken, others.broken)
+	g.size += others.size
+}
+
+// In returns all groups of some workspaces.
+func (g Groups) In(workspaces ...string) (in []*fleet.ClusterGroup) {
+	for _, workspace := range workspaces {
+		for _, each := range g.byNamespace[workspace] {
+			in = append(in, each.group)
+		}
+		for _, each := range g.broken[workspace] {
+			in = append(in, each.group)
+		}
+	}
+	return in
+}
+
+// Selector is GroupSelector, but does not parse a known selector again.
+func (g Groups) Selector(group *fleet.ClusterGroup) (labels.Selector, error) {
+	if known, found := g.parsed[group.UID]; found && known.generation == group.Generation {
+		return known.selector, known.err
+	}
+	return GroupSelector(group)
 }
 
 // GroupSelector returns the selector of a group, which applies to the Clusters of its namespace. Without a selector

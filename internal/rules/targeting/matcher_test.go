@@ -2,6 +2,7 @@ package targeting
 
 import (
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -111,5 +112,30 @@ func TestGroups(t *testing.T) {
 				t.Errorf("groups (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestAddedGroups_AreThoseOfAllWorkspaces(t *testing.T) {
+	var all Groups
+	for _, workspace := range []string{"a", "b"} {
+		good, broken := &fleet.ClusterGroup{}, &fleet.ClusterGroup{}
+		good.Namespace, good.Name, good.Spec.Selector = workspace, "good", &metav1.LabelSelector{}
+		broken.Namespace, broken.Name, broken.Spec.Selector = workspace, "broken", &metav1.LabelSelector{MatchLabels: map[string]string{"a": "not valid"}}
+		of := NewGroups([]*fleet.ClusterGroup{good, broken})
+		all.Add(of)
+		if got := len(of.In("a", "b")); got != 2 {
+			t.Errorf("the groups of workspace %s have become %d", workspace, got)
+		}
+	}
+	var got []string
+	for _, group := range all.In("a", "b", "none") {
+		got = append(got, group.Namespace+"/"+group.Name)
+	}
+	if want := []string{"a/good", "a/broken", "b/good", "b/broken"}; !slices.Equal(got, want) {
+		t.Errorf("groups %v, want %v", got, want)
+	}
+	cluster := &fleet.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "b", Name: "k"}}
+	if got := all.Names(cluster); !slices.Equal(got, []string{"good", "broken"}) {
+		t.Errorf("the cluster is in %v", got)
 	}
 }

@@ -41,7 +41,7 @@ func decide(in selection.Input) (result, error) {
 	if len(selected.Targets) == 0 {
 		out.warnings = append(out.warnings, fmt.Sprintf("Bundle %s/%s has no target among %d Clusters", in.Bundle.Namespace, in.Bundle.Name, len(in.Clusters)))
 	}
-	out.inputs = inputs(selected.Targets, in.Groups)
+	out.inputs = inputs(selected.Targets, in.Groups, in.Reach.Namespaces)
 	var failures []error
 	for _, target := range selected.Targets {
 		if target.Cluster.Status.Namespace == "" {
@@ -93,8 +93,8 @@ func deploymentOf(bundle *fleet.Bundle, target targeting.Target) (*fleet.BundleD
 }
 
 // inputs returns the Clusters of the targets and the ClusterGroups that they are in.
-func inputs(targets []targeting.Target, all []*fleet.ClusterGroup) (out []any) {
-	groups, matched := targeting.NewGroups(all), map[*fleet.ClusterGroup]bool{}
+func inputs(targets []targeting.Target, groups targeting.Groups, workspaces []string) (out []any) {
+	matched := map[*fleet.ClusterGroup]bool{}
 	for _, target := range targets {
 		cluster := target.Cluster.DeepCopy()
 		cluster.APIVersion, cluster.Kind, cluster.ManagedFields = fleet.SchemeGroupVersion.String(), "Cluster", nil
@@ -103,7 +103,7 @@ func inputs(targets []targeting.Target, all []*fleet.ClusterGroup) (out []any) {
 			matched[group] = true
 		}
 	}
-	for _, group := range all {
+	for _, group := range groups.In(workspaces...) {
 		if matched[group] {
 			group = group.DeepCopy()
 			group.APIVersion, group.Kind, group.ManagedFields = fleet.SchemeGroupVersion.String(), "ClusterGroup", nil

@@ -39,7 +39,8 @@ func gather(ctx context.Context, hub *access.Cluster, bundle *fleet.Bundle) (in 
 		if err != nil {
 			return in, err
 		}
-		in.Clusters, in.Groups = append(in.Clusters, clusters...), append(in.Groups, groups...)
+		in.Clusters = append(in.Clusters, clusters...)
+		in.Groups.Add(targeting.NewGroups(groups))
 	}
 	return in, nil
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/cli/clitest"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
 	"github.com/fleet-hub/fleet/internal/rules/delivery"
+	"github.com/fleet-hub/fleet/internal/rules/targeting"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -251,7 +252,7 @@ func FuzzBundle(f *testing.F) {
 		bundle.Namespace = "ws"
 		attempt := func() (string, int) {
 			in := newInput(bundle)
-			in.Clusters, in.Groups = []*fleet.Cluster{cluster("ws", "a", map[string]string{"size": "1"})}, []*fleet.ClusterGroup{group("all")}
+			in.Clusters, in.Groups = []*fleet.Cluster{cluster("ws", "a", map[string]string{"size": "1"})}, targeting.NewGroups([]*fleet.ClusterGroup{group("all")})
 			result, err := decide(in)
 			if err != nil {
 				return err.Error(), 0

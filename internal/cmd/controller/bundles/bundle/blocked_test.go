@@ -65,7 +65,7 @@ func TestBrokenSelector_HoldsDeployments(t *testing.T) {
 	target := func(workspace, name string) selection.Target {
 		return selection.Target{Cluster: types.NamespacedName{Namespace: workspace, Name: name}, Namespace: "c-" + name}
 	}
-	broken := []*fleet.ClusterGroup{group("prod", resembling)}
+	broken := targeting.NewGroups([]*fleet.ClusterGroup{group("prod", resembling)})
 	byGroup := "targeting error: ClusterGroup prod: selector: " + resembles
 	byMapping := "targeting error: BundleNamespaceMapping m: namespaceSelector: " + resembles
 	tests := map[string]struct {
@@ -164,7 +164,7 @@ func TestHeldDeployment_LeavesRoom(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			in := input{
 				bundle: bundle(toCluster("two"), toGroup("prod"), func(b *fleet.Bundle) { b.Spec.RolloutStrategy = test.strategy }),
-				reach:  targeting.Reach{Namespaces: []string{"ws"}}, groups: []*fleet.ClusterGroup{group("prod", resembling)},
+				reach:  targeting.Reach{Namespaces: []string{"ws"}}, groups: targeting.NewGroups([]*fleet.ClusterGroup{group("prod", resembling)}),
 				clusters: []*fleet.Cluster{cluster("one"), cluster("two")}, existing: []*fleet.BundleDeployment{existing("one", older, notReady), existing("two", older)},
 				unreachable: test.unreachable,
 			}

@@ -31,7 +31,7 @@ type input struct {
 	// reach are the workspaces of the clusters. clusters and groups are the Clusters and ClusterGroups in them.
 	reach    targeting.Reach
 	clusters []*fleet.Cluster
-	groups   []*fleet.ClusterGroup
+	groups   targeting.Groups
 	// unreachable are the clusters whose agents do not report, absent those whose agents have never reported.
 	unreachable, absent map[types.NamespacedName]bool
 	// existing are the Bundle's BundleDeployments as last seen.
@@ -108,14 +108,15 @@ func (h *handler) gatherClusters(in *input) error {
 		if err != nil {
 			return err
 		}
-		groups, err := h.app.ClusterGroups.Cache().List(workspace, labels.Everything())
+		groups, err := h.app.GroupsIn(workspace)
 		if err != nil {
 			return err
 		}
 		if clusters, err = h.placed(clusters); err != nil {
 			return err
 		}
-		in.clusters, in.groups = append(in.clusters, clusters...), append(in.groups, groups...)
+		in.clusters = append(in.clusters, clusters...)
+		in.groups.Add(groups)
 	}
 	if !isOfAgent(in.bundle) {
 		in.unreachable, in.absent = h.app.Liveness.Gone(in.clusters)

@@ -1,6 +1,7 @@
 package bundle
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -85,5 +86,26 @@ func TestNamespaceOfAnotherCluster_GetsNoDeployment(t *testing.T) {
 		if cached[0].Status.Namespace != attacker.Status.Namespace {
 			t.Error("the cache was changed")
 		}
+	}
+}
+
+func TestPass_ParsesLargeSelectorsOfGroupsOnce(t *testing.T) {
+	b := bundle(toGroup("prod"))
+	d := newDelivery(t, b, 1)
+	var values []string
+	for i := range 20_000 {
+		values = append(values, fmt.Sprintf("%x", i))
+	}
+	prod := group("prod", &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "env", Operator: metav1.LabelSelectorOpNotIn, Values: values}}})
+	prod.UID = "u-prod"
+	d.hub.Put(prod)
+	got := testing.AllocsPerRun(1, func() {
+		in, err := d.gather(t.Context(), b)
+		if targets := in.selected().Targets; err != nil || len(targets) != 1 {
+			t.Errorf("%d targets, error %v", len(targets), err)
+		}
+	})
+	if got > 2000 {
+		t.Errorf("the second pass takes %.0f allocations", got)
 	}
 }

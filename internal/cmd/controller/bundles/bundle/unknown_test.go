@@ -14,8 +14,9 @@ func TestMissingClusterGroup_ChangesNothingForItsMembers(t *testing.T) {
 	own := targeting.Reach{Namespaces: []string{"ws"}}
 	const message = "spec.targets[0]: clusterGroup prod: there is no such ClusterGroup in ws; create it or name another: until then, what only it selects stays as it is, and clusters that another target selects follow that target"
 	clusters := []*fleet.Cluster{cluster("one"), cluster("two")}
-	both, elsewhere := targeting.Reach{Namespaces: []string{"away", "ws"}}, []*fleet.ClusterGroup{group("prod", nil)}
-	elsewhere[0].Namespace = "away"
+	both, away := targeting.Reach{Namespaces: []string{"away", "ws"}}, group("prod", nil)
+	away.Namespace = "away"
+	elsewhere := targeting.NewGroups([]*fleet.ClusterGroup{away})
 	tests := map[string]struct {
 		in      input
 		unknown string
@@ -52,7 +53,7 @@ func TestMissingClusterGroup_ChangesNothingForItsMembers(t *testing.T) {
 			"", []string{"update c-one"}, nil,
 		},
 		"existing group without members: deleted": {
-			input{bundle: bundle(toGroup("prod")), reach: own, groups: []*fleet.ClusterGroup{group("prod", nil)}, clusters: clusters,
+			input{bundle: bundle(toGroup("prod")), reach: own, groups: targeting.NewGroups([]*fleet.ClusterGroup{group("prod", nil)}), clusters: clusters,
 				existing: []*fleet.BundleDeployment{existing("one")}},
 			"", nil, []string{"c-one"},
 		},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -11,7 +12,6 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/queue"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
 	"github.com/fleet-hub/fleet/internal/reconcile"
-	"github.com/fleet-hub/fleet/internal/rules/targeting"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -57,7 +57,7 @@ func (h *handler) handle(_ context.Context, key types.NamespacedName) error {
 
 func (h *handler) gather(group *fleet.ClusterGroup) (input, error) {
 	in := input{now: h.app.Clock()}
-	selector, err := targeting.GroupSelector(group)
+	selector, err := h.app.GroupSelector(group)
 	if err != nil {
 		in.broken = err
 		return in, nil //nolint:nilerr // the group's status reports it
@@ -69,7 +69,9 @@ func (h *handler) gather(group *fleet.ClusterGroup) (input, error) {
 // onGroup enqueues a group that is new, whose spec has changed, or whose status was written. The last case corrects a
 // status that was computed from old data or written by another client.
 func (h *handler) onGroup(change reconcile.Change[*fleet.ClusterGroup]) {
-	if change.New != nil && groupMatters(change.Old, change.New) {
+	if change.New == nil {
+		h.app.DropGroups(change.Old.Namespace)
+	} else if groupMatters(change.Old, change.New) {
 		h.queue.Add(reconcile.KeyOf(change.New))
 	}
 }
@@ -87,14 +89,12 @@ func (h *handler) onCluster(change reconcile.Change[*fleet.Cluster]) {
 	if change.Initial || older != nil && newer != nil && !clusterMatters(older, newer) {
 		return
 	}
-	for _, cluster := range []*fleet.Cluster{older, newer} {
-		if cluster == nil {
-			continue
-		}
-		groups, err := h.app.GroupsIn(cluster.Namespace)
-		if err != nil {
-			return // only if the index is missing, which it is not
-		}
+	clusters := slices.DeleteFunc([]*fleet.Cluster{older, newer}, func(c *fleet.Cluster) bool { return c == nil })
+	groups, err := h.app.GroupsIn(clusters[0].Namespace)
+	if err != nil {
+		return // only if the index is missing, which it is not
+	}
+	for _, cluster := range clusters {
 		for _, group := range groups.Of(cluster) {
 			h.queue.Add(reconcile.KeyOf(group))
 		}

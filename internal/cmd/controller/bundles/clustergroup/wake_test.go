@@ -89,18 +89,64 @@ func TestChangedCluster_EnqueuesItsGroups(t *testing.T) {
 	}
 }
 
-func TestChangedCluster_ParsesLargeSelectorsOnce(t *testing.T) {
-	var values []string
-	for i := range 180_000 {
-		values = append(values, fmt.Sprintf("%x", i))
+// groupsWith returns groups whose selectors have this many values.
+func groupsWith(values, groups int) (out []*fleet.ClusterGroup) {
+	var list []string
+	for i := range values {
+		list = append(list, fmt.Sprintf("%x", i))
 	}
-	var groups []*fleet.ClusterGroup
-	for i := range 10 {
+	for i := range groups {
 		group := &fleet.ClusterGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: fmt.Sprint("g-", i), UID: types.UID(fmt.Sprint("u-", i))}}
-		group.Spec.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "env", Operator: metav1.LabelSelectorOpNotIn, Values: values}}}
-		groups = append(groups, group)
+		group.Spec.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "env", Operator: metav1.LabelSelectorOpNotIn, Values: list}}}
+		out = append(out, group)
 	}
-	h := newHandler(t, groups...)
+	return out
+}
+
+func TestStatusOfAGroup_ParsesALargeSelectorOnce(t *testing.T) {
+	group := groupsWith(180_000, 1)[0]
+	h := newHandler(t, group)
+	h.onCluster(reconcile.Change[*fleet.Cluster]{New: labelled("dev")})
+	if got := testing.AllocsPerRun(1, func() { _, _ = h.gather(group) }); got > 1000 {
+		t.Errorf("the pass takes %.0f allocations", got)
+	}
+	group = group.DeepCopy()
+	group.Generation++
+	group.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"a": "not valid"}}
+	if in, _ := h.gather(group); in.broken == nil {
+		t.Error("the selector of an older generation is used")
+	}
+}
+
+func TestLastGroupOfAWorkspace_LeavesNoSelector(t *testing.T) {
+	groups := groupsWith(2000, 1)
+	hub := hubtest.New(t)
+	h := &handler{app: hub.App}
+	hub.Put(groups[0])
+	if _, err := h.app.GroupsIn("ws"); err != nil {
+		t.Fatal(err)
+	}
+	hub.Remove(groups[0])
+	h.onGroup(reconcile.Change[*fleet.ClusterGroup]{Old: groups[0]})
+	if parsed := testing.AllocsPerRun(1, func() { _, _ = h.app.GroupSelector(groups[0]) }); parsed < 1000 {
+		t.Errorf("the selector of the deleted group was kept: to get it takes %.0f allocations", parsed)
+	}
+}
+
+func TestChangedCluster_ListsGroupsOnce(t *testing.T) {
+	h := newHandler(t, groupsWith(1, 1000)...)
+	other := labelled("0") // in none of the groups
+	once := testing.AllocsPerRun(3, func() { h.onCluster(reconcile.Change[*fleet.Cluster]{New: other}) })
+	relabelled := labelled("0")
+	relabelled.Labels["a"] = "b"
+	both := testing.AllocsPerRun(3, func() { h.onCluster(reconcile.Change[*fleet.Cluster]{Old: other, New: relabelled}) })
+	if both > 1.5*once {
+		t.Errorf("a changed Cluster takes %.0f allocations, a new one %.0f", both, once)
+	}
+}
+
+func TestChangedCluster_ParsesLargeSelectorsOnce(t *testing.T) {
+	h := newHandler(t, groupsWith(180_000, 10)...)
 	change := reconcile.Change[*fleet.Cluster]{Old: labelled("dev"), New: labelled("prod")}
 	if got := testing.AllocsPerRun(1, func() { h.onCluster(change) }); got > 1000 {
 		t.Errorf("the second event takes %.0f allocations", got)

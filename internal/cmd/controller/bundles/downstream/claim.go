@@ -5,7 +5,6 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/index"
@@ -69,11 +68,11 @@ func (h *handler) askedFor(bundle *fleet.Bundle, cluster *fleet.Cluster) (map[or
 	if err != nil {
 		return asked, nil //nolint:nilerr // the Bundle's status reports it; existing copies stay unchanged
 	}
-	groups, err := h.app.ClusterGroups.Cache().List(cluster.Namespace, labels.Everything())
+	groups, err := h.app.GroupsIn(cluster.Namespace)
 	if err != nil {
 		return nil, err
 	}
-	for _, resource := range selection.DownstreamResources(cluster, targeting.NewGroups(groups)) {
+	for _, resource := range selection.DownstreamResources(cluster, groups) {
 		if kind, known := kindOf(resource.Kind); known {
 			asked[original{kind, types.NamespacedName{Namespace: bundle.Namespace, Name: resource.Name}}] = true
 		}

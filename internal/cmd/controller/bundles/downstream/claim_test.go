@@ -2,6 +2,7 @@ package downstream
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -291,5 +292,25 @@ func TestRefusedCopyThatCannotBeTakenAway_IsTriedAgain(t *testing.T) {
 	bd := deployment(fleet.DownstreamResource{Kind: "Secret", Name: "creds"})
 	if _, err := h.copyAll(t.Context(), bd, everything(bd)); !apierrors.IsInternalError(err) {
 		t.Errorf("error %v", err)
+	}
+}
+
+func TestClaim_ParsesLargeSelectorsOnce(t *testing.T) {
+	var values []string
+	for i := range 20_000 {
+		values = append(values, fmt.Sprintf("%x", i))
+	}
+	hub, h := hubWith(t)
+	group := &fleet.ClusterGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: "g", UID: "u-g"}}
+	group.Spec.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "n", Operator: metav1.LabelSelectorOpNotIn, Values: values}}}
+	hub.Put(group)
+	b, c := bundle("web", fleet.DownstreamResource{Kind: "Secret", Name: "creds"}), cluster("ws", "one")
+	got := testing.AllocsPerRun(1, func() {
+		if asked, err := h.askedFor(b, c); err != nil || len(asked) != 1 {
+			t.Errorf("asked for %v, error %v", asked, err)
+		}
+	})
+	if got > 1000 {
+		t.Errorf("the second pass takes %.0f allocations", got)
 	}
 }
