@@ -96,7 +96,7 @@ func TestAgent_SendsFewRequestsToHub(t *testing.T) {
 	if counts["get contents"] != 1 {
 		t.Errorf("the content was fetched %d times", counts["get contents"])
 	}
-	if n := counts["update bundledeployments/status"]; n < 1 || n > 6 {
+	if n := counts["update bundledeployments/status"]; n < 1 || n > 12 {
 		t.Errorf("the status was written %d times", n)
 	}
 	for _, never := range []string{"list secrets", "watch secrets", "list contents", "watch contents", "get secrets", "patch bundledeployments/status"} {

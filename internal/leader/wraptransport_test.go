@@ -15,7 +15,7 @@ import (
 )
 
 // patience is for what takes milliseconds.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // closings is a server that tells of the connections that end.
 func closings(t *testing.T) (*rest.Config, <-chan struct{}) {

@@ -241,7 +241,7 @@ func TestLock_WaitsForItsHolder(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-	case <-time.After(30 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Error("the lock was not released")
 	}
 	if _, err := lock(t.Context(), filepath.Join(path, "no", "such"), nil); err == nil {

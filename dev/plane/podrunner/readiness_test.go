@@ -19,7 +19,7 @@ func next(t *testing.T, told <-chan bool) bool {
 	select {
 	case ready := <-told:
 		return ready
-	case <-time.After(30 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Fatal("no change was reported")
 		return false
 	}

@@ -190,7 +190,7 @@ func ports(n int) ([]int, error) {
 
 func eventually(t *testing.T, check func() error) {
 	t.Helper()
-	await.Until(t, "waiting", 30*time.Second, func(context.Context) error { return check() })
+	await.Until(t, "waiting", 2*time.Minute, func(context.Context) error { return check() })
 }
 
 func agentPod(does string, modify ...func(*corev1.Pod)) *corev1.Pod {

@@ -160,7 +160,7 @@ func (f fixture) says(t *testing.T, want string) {
 
 func eventually(t *testing.T, check func() error) {
 	t.Helper()
-	await.Until(t, "waiting", 30*time.Second, func(context.Context) error { return check() })
+	await.Until(t, "waiting", 2*time.Minute, func(context.Context) error { return check() })
 }
 
 func ended(t *testing.T, p *Process) Status {
@@ -168,7 +168,7 @@ func ended(t *testing.T, p *Process) Status {
 	select {
 	case <-p.Done():
 		return p.Status()
-	case <-time.After(30 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Fatalf("process %d did not end", p.PID)
 		return Status{}
 	}

@@ -154,7 +154,7 @@ func TestColdStandby_IsWaitedFor(t *testing.T) {
 		text, err := log(pod)
 		return []byte(strings.ReplaceAll(string(text), filled, "")), err
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	if _, err := hub.Measure(ctx); !errors.Is(err, errNotInTime) || !strings.Contains(err.Error(), "a standby with filled caches") {
 		t.Errorf("error %v", err)

@@ -122,10 +122,10 @@ func attempts(command *cobra.Command) (all [][]string) {
 	return all
 }
 
-// execute runs the program and returns what it printed. A command that does not end by itself is interrupted.
-func execute(t *testing.T, stdin string, args ...string) (exit.Code, string) {
+// execute runs the program and returns what it printed. A command that does not end within limit is interrupted.
+func execute(t *testing.T, limit time.Duration, stdin string, args ...string) (exit.Code, string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	var out, problems bytes.Buffer
 	code := cli.Run(ctx, append([]string{"fleet"}, args...),
@@ -157,7 +157,7 @@ func TestNoCommand_PrintsASecret(t *testing.T) {
 					if command.Flags().Lookup("kubeconfig") != nil {
 						args = append(args, "--kubeconfig", hub(t))
 					}
-					code, printed := execute(t, text, args...)
+					code, printed := execute(t, 2*time.Second, text, args...)
 					if strings.Contains(printed, secret) {
 						t.Errorf("fleet %s printed a secret, exit code %d", strings.Join(args, " "), code)
 					}
@@ -181,7 +181,7 @@ func TestCommandsThatSucceed_PrintNoSecret(t *testing.T) {
 			if line != "version" {
 				args = append(args, "--kubeconfig", server.Kubeconfig)
 			}
-			code, printed := execute(t, "", args...)
+			code, printed := execute(t, time.Minute, "", args...)
 			if code != exit.Done || strings.Contains(printed, secret) || joinTexts.MatchString(printed) {
 				t.Errorf("exit code %d: %s", code, strconv.Quote(strings.ReplaceAll(printed, secret, "SECRET")))
 			}
@@ -191,12 +191,12 @@ func TestCommandsThatSucceed_PrintNoSecret(t *testing.T) {
 
 func TestSecretThatIsAskedFor_IsPrinted(t *testing.T) {
 	server := clitest.Start(t, objectsWithSecrets(t)...)
-	code, printed := execute(t, "", "token", "show", "west", "--with-secret", "--kubeconfig", server.Kubeconfig)
+	code, printed := execute(t, time.Minute, "", "token", "show", "west", "--with-secret", "--kubeconfig", server.Kubeconfig)
 	parsed, err := jointext.Parse([]byte(joinTexts.FindString(printed)))
 	if code != exit.Done || err != nil || parsed.Token != secret {
 		t.Errorf("exit code %d, %v", code, err)
 	}
-	if code, printed = execute(t, "", "token", "show", "west", "--with-secret", "--format", "values", "--kubeconfig", server.Kubeconfig); !strings.Contains(printed, "token: "+secret+"\n") {
+	if code, printed = execute(t, time.Minute, "", "token", "show", "west", "--with-secret", "--format", "values", "--kubeconfig", server.Kubeconfig); !strings.Contains(printed, "token: "+secret+"\n") {
 		t.Errorf("exit code %d", code)
 	}
 }

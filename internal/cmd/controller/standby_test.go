@@ -115,7 +115,7 @@ func TestStandby_IsWarmAndWritesNothing(t *testing.T) {
 		t.Errorf("the caches were filled %d times", n)
 	}
 
-	third, kubeconfig := startStandby(t, short)
+	third, kubeconfig := startStandby(t, replica.Election{}) // leads in the tests that follow
 	took = takesOver(t, hub, second.Kill)
 	leading = third
 	if err := third.awaitReady("leading"); err != nil {

@@ -16,15 +16,16 @@ func TestServerOfARemoteResource_CannotKeepTheBuild(t *testing.T) {
 		w.(http.Flusher).Flush()
 	}
 	tests := map[string]struct {
-		serve func(w http.ResponseWriter, ended <-chan struct{})
-		want  string
+		answer, whole time.Duration // the limits of a download
+		serve         func(w http.ResponseWriter, ended <-chan struct{})
+		want          string
 	}{
-		"accepts connections and never answers": {func(_ http.ResponseWriter, ended <-chan struct{}) { <-ended }, "timeout awaiting response headers"},
-		"stalls after it has begun to answer": {func(w http.ResponseWriter, ended <-chan struct{}) {
+		"accepts connections and never answers": {200 * time.Millisecond, time.Hour, func(_ http.ResponseWriter, ended <-chan struct{}) { <-ended }, "timeout awaiting response headers"},
+		"stalls after it has begun to answer": {time.Hour, time.Second, func(w http.ResponseWriter, ended <-chan struct{}) {
 			begun(w)
 			<-ended
 		}, "i/o timeout"},
-		"sends a little from time to time": {func(w http.ResponseWriter, ended <-chan struct{}) {
+		"sends a little from time to time": {time.Hour, time.Second, func(w http.ResponseWriter, ended <-chan struct{}) {
 			for ticks := time.Tick(10 * time.Millisecond); ; {
 				select {
 				case <-ended:
@@ -34,11 +35,11 @@ func TestServerOfARemoteResource_CannotKeepTheBuild(t *testing.T) {
 				}
 			}
 		}, "i/o timeout"},
-		"sends too much": {func(w http.ResponseWriter, _ <-chan struct{}) { _, _ = io.WriteString(w, strings.Repeat("#", 8<<20)) }, "a remote resource has more than"},
+		"sends too much": {time.Hour, time.Hour, func(w http.ResponseWriter, _ <-chan struct{}) { _, _ = io.WriteString(w, strings.Repeat("#", 8<<20)) }, "a remote resource has more than"},
 	}
-	limitDownloads(200*time.Millisecond, time.Second, 1<<20)
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
+			limitDownloads(test.answer, test.whole, 1<<20)
 			ended := make(chan struct{})
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { test.serve(w, ended) }))
 			defer server.Close()

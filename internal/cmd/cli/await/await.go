@@ -17,8 +17,13 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/cli/output"
 )
 
-// interval is the time between two looks.
-const interval = time.Second
+const (
+	// interval is the time between two looks.
+	interval = time.Second
+	// lookTimeout limits the requests of one look. With the deadline of the wait, the last look would be cut off, and its error
+	// would replace what is known.
+	lookTimeout = 10 * time.Second
+)
 
 // Wait describes what to wait for.
 type Wait struct {
@@ -37,9 +42,11 @@ type Wait struct {
 func (w Wait) Until(ctx context.Context, done func(context.Context) (happened bool, state string, err error)) error {
 	var last string
 	started := false
-	err := wait.PollUntilContextTimeout(ctx, interval, w.Timeout, true, func(ctx context.Context) (bool, error) {
-		happened, state, err := done(ctx)
-		if err != nil && ctx.Err() != nil { // the timeout, whatever the interrupted request says
+	err := wait.PollUntilContextTimeout(ctx, interval, w.Timeout, true, func(context.Context) (bool, error) {
+		look, cancel := context.WithTimeout(ctx, lookTimeout)
+		defer cancel()
+		happened, state, err := done(look)
+		if err != nil && ctx.Err() != nil { // an interruption, whatever the request says
 			return false, ctx.Err()
 		}
 		if access.IsPassing(err) {
@@ -65,8 +72,8 @@ func (w Wait) Until(ctx context.Context, done func(context.Context) (happened bo
 	return failure
 }
 
-// stateAfter returns the state to report after a request that failed. At the end of the wait no request is answered in time, and
-// the last state says more.
+// stateAfter returns the state to report after a request that failed. If a request was not answered in time, the last state says
+// more.
 func stateAfter(err error, last string) string {
 	if errors.Is(err, context.DeadlineExceeded) && last != "" {
 		return last

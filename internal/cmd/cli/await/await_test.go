@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strings"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -114,4 +115,39 @@ func TestErrorThatPasses_DoesNotEndTheWait(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The last request is not cut off, because its error would replace what is known.
+func TestLookThatBeginsInTime_IsFinished(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := await.Wait{For: "the heartbeat", Timeout: time.Second}
+		err := w.Until(t.Context(), func(ctx context.Context) (bool, string, error) {
+			select {
+			case <-ctx.Done():
+				return false, "", ctx.Err()
+			case <-time.After(3 * time.Second):
+				return false, "the agent is rejected", nil
+			}
+		})
+		if exit.CodeOf(err) != exit.Timeout || !strings.Contains(exit.Text(err), "the agent is rejected") {
+			t.Error(exit.Text(err))
+		}
+	})
+}
+
+func TestLookThatHangs_IsRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		looks := 0
+		w := await.Wait{For: "the heartbeat", Timeout: time.Minute}
+		err := w.Until(t.Context(), func(ctx context.Context) (bool, string, error) {
+			if looks++; looks > 1 {
+				return true, "", nil
+			}
+			<-ctx.Done()
+			return false, "", ctx.Err()
+		})
+		if err != nil || looks != 2 {
+			t.Errorf("after %d looks: %v", looks, err)
+		}
+	})
 }

@@ -170,7 +170,12 @@ func TestInterruptedCommand_Fails(t *testing.T) {
 	server.Hang("GET /apis/fleet.cattle.io/v1alpha1/namespaces/fleet-default/clusterregistrationtokens")
 	t.Setenv("KUBECONFIG", server.Kubeconfig)
 	ctx, cancel := context.WithCancel(t.Context())
-	time.AfterFunc(500*time.Millisecond, cancel)
+	server.Fails = func() bool {
+		if sent := server.Requests(); len(sent) > 0 && strings.Contains(sent[len(sent)-1], "/clusterregistrationtokens") {
+			cancel()
+		}
+		return false
+	}
 	command := func(streams genericiooptions.IOStreams) *cobra.Command { return New(streams, clitest.Noon) }
 	got := clitest.Call(ctx, command).String()
 	if want := "exit code 1\nerror: reading the hub: interrupted: context canceled\n"; got != want {

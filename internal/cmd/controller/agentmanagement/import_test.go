@@ -369,7 +369,7 @@ func TestRepairedKubeconfig_IsTriedAtOnce(t *testing.T) {
 		if took < pause-pause/8 {
 			return
 		}
-		if failures == 4 {
+		if failures == 6 {
 			t.Fatalf("after %d failures it was imported %s after the repair", failures, took)
 		}
 		t.Logf("after %d failures it was imported %s after the repair", failures, took)

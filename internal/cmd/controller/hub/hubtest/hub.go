@@ -30,7 +30,7 @@ import (
 )
 
 // Patience bounds how long a test waits for what should take milliseconds.
-const Patience = 10 * time.Second
+const Patience = time.Minute
 
 // Object is any object of the API.
 type Object interface {
