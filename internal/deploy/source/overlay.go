@@ -42,12 +42,22 @@ func applyOverlays(files []file, overlays []string) ([]file, error) {
 			result[f.Name] = f.Data
 		}
 	}
+	left := mostBytes // searching the files of an overlay counts too: an overlay may be named any number of times
 	for _, overlay := range overlays {
 		dir, err := cleanPath(overlaysFolder + overlay)
 		if err != nil {
 			return nil, fmt.Errorf("overlay %q: %w", overlay, err)
 		}
-		if err := applyOverlay(result, chartFolder(files, dir)); err != nil {
+		folder := chartFolder(files, dir)
+		for _, f := range folder {
+			if target, isPatch := patchTarget(f.Name); isPatch {
+				left -= len(f.Data) + len(result[target])
+			}
+		}
+		if left -= len(files); left < 0 {
+			return nil, fmt.Errorf("overlay %q: the overlays patch more than %d MiB, counted as often as they are named: name fewer, or split the bundle", overlay, mostBytes>>20)
+		}
+		if err := applyOverlay(result, folder); err != nil {
 			return nil, fmt.Errorf("overlay %q: %w", overlay, err)
 		}
 	}

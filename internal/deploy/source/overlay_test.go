@@ -74,3 +74,28 @@ func TestFileThatOverlaysGrow_IsBounded(t *testing.T) {
 		}
 	}
 }
+
+func TestOverlaysNamedRepeatedly_AreBoundedTogether(t *testing.T) {
+	files := map[string]string{
+		"a.yaml":                  "apiVersion: example.com/v1\nkind: A\nmetadata: {name: a}\ntext: " + strings.Repeat("x", 3<<20) + "\n",
+		"overlays/o/a_patch.yaml": `[{"op": "add", "path": "/more", "value": 1}]`, "overlays/plain/b.yaml": "kind: B\n",
+	}
+	const tooMuch = "the overlays patch more than 32 MiB"
+	for name, test := range map[string]struct {
+		overlay string
+		times   int
+		want    string
+	}{
+		"few patches of a large file: allowed":  {"o", 3, ""},
+		"many patches of a large file: refused": {"o", 12, tooMuch},
+		"plain files: allowed":                  {"plain", 100, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			options := fleet.BundleDeploymentOptions{YAML: &fleet.YAMLOptions{Overlays: slices.Repeat([]string{test.overlay}, test.times)}}
+			_, err := packageOf(t, files, options)
+			if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got %.300v, want %q", err, test.want)
+			}
+		})
+	}
+}
