@@ -80,7 +80,7 @@ func (d *deployer) findCopies(ctx context.Context) error {
 		return err
 	}
 	for name := range left {
-		d.records.leaveCopies(name, true)
+		d.records.setLeftCopies(name, true)
 		if len(d.inventory.Of(name)) == 0 {
 			d.orphans[name] = time.Time{}
 		}

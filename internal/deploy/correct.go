@@ -79,12 +79,12 @@ func (d *deployer) corrected(ctx context.Context, bd *fleet.BundleDeployment, r 
 // no confidential values.
 func (d *deployer) rollBack(ctx context.Context, bd *fleet.BundleDeployment, from string, drifted map[manifest.Ref]bool) (*manifest.Revision, error) {
 	key, number, _ := placement.ParseRelease(from)
-	who, err := d.accounts.Find(ctx, bd.Spec.Options.ServiceAccount)
+	identity, err := d.accounts.Find(ctx, bd.Spec.Options.ServiceAccount)
 	if err != nil {
 		return nil, err
 	}
 	made, err := d.releaser.RollBack(ctx, release.Rollback{
-		Release: key, Revision: number, Options: &bd.Spec.Options, Identity: who, Set: d.setOf(bd.Name), Only: drifted,
+		Release: key, Revision: number, Options: &bd.Spec.Options, Identity: identity, Set: d.setOf(bd.Name), Only: drifted,
 		Force: bd.Spec.CorrectDrift.Force, KeepFailed: bd.Spec.CorrectDrift.KeepFailHistory,
 		Superseded: d.superseded(bd), Changes: d.changesOf(bd.Name, d.setOf(bd.Name).Hash),
 	})

@@ -7,13 +7,13 @@ import (
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
-// verdict is the next action for a BundleDeployment.
-type verdict int
+// action is the next step for a BundleDeployment.
+type action int
 
 const (
-	// LeaveAlone means that the BundleDeployment must not be touched: it is paused, outside of its schedule, waiting
+	// Skip means that the BundleDeployment must not be touched: it is paused, outside of its schedule, waiting
 	// for its values, or being deleted.
-	LeaveAlone verdict = iota
+	Skip action = iota
 	// Refuse means that this agent cannot deploy such a bundle. The status contains the reason.
 	Refuse
 	// KeepFailure means that this state has failed permanently.
@@ -38,11 +38,11 @@ type situation struct {
 }
 
 // decide returns the next action for a situation.
-func decide(in situation) verdict {
+func decide(in situation) action {
 	spec := &in.BundleDeployment.Spec
 	switch {
-	case leaveAlone(in.BundleDeployment):
-		return LeaveAlone
+	case isSkipped(in.BundleDeployment):
+		return Skip
 	case source.Unsupported(in.BundleDeployment) != "":
 		return Refuse
 	case in.Forced, spec.DeploymentID != in.Status.AppliedDeploymentID:
@@ -56,9 +56,9 @@ func decide(in situation) verdict {
 	}
 }
 
-// leaveAlone reports whether a BundleDeployment must be neither touched nor reported on. Without a deployment ID
+// isSkipped reports whether a BundleDeployment must be neither touched nor reported on. Without a deployment ID
 // it is not written completely yet.
-func leaveAlone(bd *fleet.BundleDeployment) bool {
+func isSkipped(bd *fleet.BundleDeployment) bool {
 	return bd.DeletionTimestamp != nil || bd.Spec.Paused || bd.Spec.OffSchedule || bd.Spec.WaitingForValues ||
 		bd.Spec.DeploymentID == ""
 }

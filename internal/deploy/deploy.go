@@ -33,14 +33,14 @@ import (
 func (d *deployer) deploy(ctx context.Context, bd *fleet.BundleDeployment, r *record, status *fleet.BundleDeploymentStatus) error {
 	start := d.Clock()
 	key := placement.ReleaseOf(bd.Name, &bd.Spec.Options)
-	who, err := d.accounts.Find(ctx, bd.Spec.Options.ServiceAccount)
+	identity, err := d.accounts.Find(ctx, bd.Spec.Options.ServiceAccount)
 	if err != nil {
 		return err
 	}
-	if err := d.accounts.MayUse(ctx, who, key.Namespace); err != nil {
+	if err := d.accounts.MayUse(ctx, identity, key.Namespace); err != nil {
 		return err
 	}
-	values, confidential, err := d.values(ctx, bd, who, key)
+	values, confidential, err := d.values(ctx, bd, identity, key)
 	if err != nil {
 		return err
 	}
@@ -48,7 +48,7 @@ func (d *deployer) deploy(ctx context.Context, bd *fleet.BundleDeployment, r *re
 	if err != nil {
 		return confidential.Wrap(outcome.Classify(err))
 	}
-	installed, err := d.installedAgent(ctx, bd, who, key)
+	installed, err := d.installedAgent(ctx, bd, identity, key)
 	if err != nil {
 		return err
 	}
@@ -60,13 +60,15 @@ func (d *deployer) deploy(ctx context.Context, bd *fleet.BundleDeployment, r *re
 		DeploymentID: bd.Spec.DeploymentID, Again: r.again, Release: key, Options: &bd.Spec.Options, Force: replaces(bd), Values: values,
 		Chart: bundle.Chart, Finish: &source.PostRenderer{
 			Package: bundle, Set: marks, TargetNamespace: bd.Spec.Options.TargetNamespace, DeleteCRDs: bd.Spec.Options.DeleteCRDResources,
-			Namespaced: who.Namespaced, Installed: installed, Limit: func(build func() error) error {
+			Namespaced: identity.Namespaced, Installed: installed, Limit: func(build func() error) error {
 				return d.releaser.Renderings.Run(marks, bd.Spec.Options.ServiceAccount, key, bd.Spec.DeploymentID, build)
 			},
 		},
-		Identity: who, Set: marks, Stale: d.inventory.Except(bd.Name, key), Superseded: d.superseded(bd),
+		Identity: identity, Set: marks, Stale: d.inventory.Except(bd.Name, key), Superseded: d.superseded(bd),
 		Changes: d.changesOf(bd.Name, marks.Hash),
-		MayTake: func(exists bool, marks map[string]string) error { return d.take(ctx, bd.Name, who, key, exists, marks) },
+		MayTake: func(exists bool, marks map[string]string) error {
+			return d.take(ctx, bd.Name, identity, key, exists, marks)
+		},
 	})
 	if err != nil {
 		return confidential.Wrap(outcome.Classify(err))
@@ -85,9 +87,9 @@ func (d *deployer) deploy(ctx context.Context, bd *fleet.BundleDeployment, r *re
 // take adds a release to the inventory of a BundleDeployment, if the account may take it, before anything is
 // written, so that it is uninstalled later. A refused release is not added: otherwise its objects would count as
 // left over. marks are the annotations of an existing release.
-func (d *deployer) take(ctx context.Context, name string, who *access.Identity, key placement.Release, exists bool, marks map[string]string) error {
+func (d *deployer) take(ctx context.Context, name string, identity *access.Identity, key placement.Release, exists bool, marks map[string]string) error {
 	if exists {
-		err := d.accounts.MayTake(ctx, who, access.Claim{
+		err := d.accounts.MayTake(ctx, identity, access.Claim{
 			Bundle: name, IsAgent: d.isAgent(name), Release: key,
 			Owner: marks[fleet.AnnotationBundleID], OwnerAgent: marks[fleet.AnnotationAgentNamespace],
 		})
@@ -116,16 +118,16 @@ func (d *deployer) finish(ctx context.Context, bd *fleet.BundleDeployment, r *re
 		return err
 	}
 	r.finish(marks)
-	d.records.leaveCopies(bd.Name, false)
+	d.records.setLeftCopies(bd.Name, false)
 	return nil
 }
 
 // installedAgent returns the agent's Deployment as another release of charts/fleet-agent has it. It returns nil
 // for a BundleDeployment that is not the agent's own, and for an agent that was installed in another way. A bundle
 // that deploys under a service account gets nothing.
-func (d *deployer) installedAgent(ctx context.Context, bd *fleet.BundleDeployment, who *access.Identity, own placement.Release) (*unstructured.Unstructured, error) {
+func (d *deployer) installedAgent(ctx context.Context, bd *fleet.BundleDeployment, identity *access.Identity, own placement.Release) (*unstructured.Unstructured, error) {
 	installed := placement.Release{Namespace: own.Namespace, Name: names.Agent}
-	if !d.isAgent(bd.Name) || own == installed || who != d.agent {
+	if !d.isAgent(bd.Name) || own == installed || identity != d.agent {
 		return nil, nil //nolint:nilnil // nothing to keep
 	}
 	manifests, err := d.releaser.DeployedManifests(ctx, installed)
@@ -161,7 +163,7 @@ func (d *deployer) bundle(ctx context.Context, bd *fleet.BundleDeployment) (*sou
 // values returns the values of a deployment. The values of the options come first; if there is a hash of them,
 // they are in a Secret on the hub. Values from Secrets and ConfigMaps of the downstream cluster override them. The
 // redaction covers values that came from a Secret. The hub marks options whose values did not.
-func (d *deployer) values(ctx context.Context, bd *fleet.BundleDeployment, who *access.Identity, key placement.Release) (map[string]any, outcome.Redaction, error) {
+func (d *deployer) values(ctx context.Context, bd *fleet.BundleDeployment, identity *access.Identity, key placement.Release) (map[string]any, outcome.Redaction, error) {
 	var values map[string]any
 	var secret []map[string]any
 	if bd.Spec.ValuesHash != "" {
@@ -173,7 +175,7 @@ func (d *deployer) values(ctx context.Context, bd *fleet.BundleDeployment, who *
 	} else if helm := bd.Spec.Options.Helm; helm != nil && helm.Values != nil {
 		values = helm.Values.DeepCopy().Data
 	}
-	merged, found, err := source.MergeValues(ctx, who, &bd.Spec.Options, key.Namespace, values)
+	merged, found, err := source.MergeValues(ctx, identity, &bd.Spec.Options, key.Namespace, values)
 	if err != nil {
 		return nil, outcome.Redaction{}, err
 	}

@@ -73,7 +73,7 @@ func (d *deployer) superseded(bd *fleet.BundleDeployment) func() bool {
 		switch {
 		case cached == nil:
 			return true
-		case leaveAlone(cached), release.HelmOptions(&bd.Spec.Options).Atomic:
+		case isSkipped(cached), release.HelmOptions(&bd.Spec.Options).Atomic:
 			return false
 		}
 		return cached.UID != bd.UID || hub.Newer(bd, cached).Spec.DeploymentID != bd.Spec.DeploymentID

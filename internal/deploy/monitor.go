@@ -65,11 +65,11 @@ func (d *deployer) monitor(ctx context.Context, bd *fleet.BundleDeployment, r *r
 // cleaner returns a function that redacts confidential values in a text. If the values cannot be read, it redacts
 // the whole text.
 func (d *deployer) cleaner(ctx context.Context, bd *fleet.BundleDeployment) func(string) string {
-	who, err := d.accounts.Find(ctx, bd.Spec.Options.ServiceAccount)
+	identity, err := d.accounts.Find(ctx, bd.Spec.Options.ServiceAccount)
 	if err != nil {
 		return concealed
 	}
-	_, confidential, err := d.values(ctx, bd, who, placement.ReleaseOf(bd.Name, &bd.Spec.Options))
+	_, confidential, err := d.values(ctx, bd, identity, placement.ReleaseOf(bd.Name, &bd.Spec.Options))
 	if err != nil {
 		return concealed
 	}

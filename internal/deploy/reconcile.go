@@ -58,7 +58,7 @@ func (d *deployer) reconcile(ctx context.Context, name string) error {
 		status = r.status.DeepCopy()
 	}
 	d.remember(bd, status.Release)
-	if leaveAlone(bd) {
+	if isSkipped(bd) {
 		d.watches.Follow(name, nil)
 		d.wakeups.WaitForObject(name, nil)
 		d.copier.Unfollow(name)
@@ -82,7 +82,7 @@ func (d *deployer) attempt(ctx context.Context, bd *fleet.BundleDeployment, r *r
 		return nil
 	}
 	start := d.Clock()
-	return d.outcome(bd, r, status, start, guarded(func() error { return d.advance(ctx, bd, r, status) }))
+	return d.recordResult(bd, r, status, start, guarded(func() error { return d.advance(ctx, bd, r, status) }))
 }
 
 // advance decides what the BundleDeployment needs and does it.
@@ -109,7 +109,7 @@ func (d *deployer) advance(ctx context.Context, bd *fleet.BundleDeployment, r *r
 		}
 		found.Forced = r.again
 	}
-	err = d.carryOut(ctx, decide(found), bd, r, status)
+	err = d.execute(ctx, decide(found), bd, r, status)
 	if err != nil && found.Forced && !outcome.IsFailure(err) {
 		status.DownstreamResourcesGeneration = generation // another process has to deploy the copies, too
 	}
@@ -129,10 +129,10 @@ func (d *deployer) retryDue(bd *fleet.BundleDeployment, r *record, status *fleet
 	return wait <= 0
 }
 
-// carryOut executes the verdict.
-func (d *deployer) carryOut(ctx context.Context, v verdict, bd *fleet.BundleDeployment, r *record, status *fleet.BundleDeploymentStatus) error {
+// execute executes the action.
+func (d *deployer) execute(ctx context.Context, v action, bd *fleet.BundleDeployment, r *record, status *fleet.BundleDeploymentStatus) error {
 	switch v {
-	case LeaveAlone, KeepFailure:
+	case Skip, KeepFailure:
 		return nil
 	case Refuse:
 		return &outcome.UnsupportedError{What: source.Unsupported(bd)}
@@ -167,8 +167,8 @@ func (d *deployer) carryOut(ctx context.Context, v verdict, bd *fleet.BundleDepl
 	return d.finish(ctx, bd, r, status.Release, stale)
 }
 
-// outcome writes the result of advance, which began at start, into the status. It counts a failure and schedules a retry.
-func (d *deployer) outcome(bd *fleet.BundleDeployment, r *record, status *fleet.BundleDeploymentStatus, start time.Time, err error) error {
+// recordResult writes the result of advance, which began at start, into the status. It counts a failure and schedules a retry.
+func (d *deployer) recordResult(bd *fleet.BundleDeployment, r *record, status *fleet.BundleDeploymentStatus, start time.Time, err error) error {
 	var (
 		waits       *outcome.DependencyError
 		refused     *outcome.LabelsRefusedError

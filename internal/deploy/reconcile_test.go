@@ -114,7 +114,7 @@ func TestOutcome(t *testing.T) {
 					t.Errorf("it took %s", took)
 				}
 			}
-			again := d.outcome(bd, r, status, now.Add(-time.Minute), test.err)
+			again := d.recordResult(bd, r, status, now.Add(-time.Minute), test.err)
 			if counted != test.counted {
 				t.Errorf("counted %q, want %q", counted, test.counted)
 			}
@@ -183,7 +183,7 @@ func TestDependencyReadyDuringItsCheck_EnqueuesTheWaiting(t *testing.T) {
 		d.handlers().UpdateFunc(unready, ready)
 	}}}
 	var waits *outcome.DependencyError
-	if err := d.carryOut(t.Context(), Deploy, waiting, &record{}, &waiting.Status); !errors.As(err, &waits) {
+	if err := d.execute(t.Context(), Deploy, waiting, &record{}, &waiting.Status); !errors.As(err, &waits) {
 		t.Fatalf("the dependency was ready before the check: %v", err)
 	}
 	if diff := cmp.Diff([]string{waiting.Name}, queue.woken); diff != "" {

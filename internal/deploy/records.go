@@ -102,8 +102,8 @@ func (r *records) removed(name string) {
 	delete(r.restored, name)
 }
 
-// leaveCopies records whether a BundleDeployment may have left copies.
-func (r *records) leaveCopies(name string, left bool) {
+// setLeftCopies records whether a BundleDeployment may have left copies.
+func (r *records) setLeftCopies(name string, left bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if delete(r.copied, name); left {

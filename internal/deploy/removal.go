@@ -27,7 +27,7 @@ func (d *deployer) remove(ctx context.Context, name string) error {
 	known := d.records.drop(name, d.setOf(name).Hash)
 	owned := d.inventory.Of(name)
 	if known != nil && known.copies.MayExist() || known == nil && len(owned) > 0 {
-		d.records.leaveCopies(name, true)
+		d.records.setLeftCopies(name, true)
 	}
 	var errs []error
 	kept := false
@@ -57,7 +57,7 @@ func (d *deployer) removeLeft(ctx context.Context, name string, kept bool) error
 		end = func() error { return d.copier.Keep(ctx, name) }
 	}
 	err := end()
-	d.records.leaveCopies(name, err != nil) // retry after an error
+	d.records.setLeftCopies(name, err != nil) // retry after an error
 	return err
 }
 
@@ -102,7 +102,7 @@ func (d *deployer) holdsAgent(text, namespace string) bool {
 
 func (d *deployer) uninstall(ctx context.Context, h *release.History, name string, keep []manifest.Ref, beforePurge func()) error {
 	marks := release.AnnotationsOf(h.Last())
-	who, hooks, err := d.accounts.ForRemoval(ctx, marks[fleet.AnnotationServiceAccount])
+	identity, hooks, err := d.accounts.ForRemoval(ctx, marks[fleet.AnnotationServiceAccount])
 	if err != nil {
 		return err
 	}
@@ -110,7 +110,7 @@ func (d *deployer) uninstall(ctx context.Context, h *release.History, name strin
 	moved := func(text string) bool { return manifest.ContainsAny(text, h.Key.Namespace, keep) }
 	hooks = hooks && !slices.ContainsFunc(h.ManifestsToUninstall(), moved)
 	confined := cmp.Or(marks[annotation.TargetNamespace], d.inventory.Confinement(h.Key))
-	return d.releaser.Uninstall(h, release.Removal{Identity: who, Hooks: hooks, Confined: confined, Set: d.setOf(name), Keep: keep, BeforePurge: beforePurge})
+	return d.releaser.Uninstall(h, release.Removal{Identity: identity, Hooks: hooks, Confined: confined, Set: d.setOf(name), Keep: keep, BeforePurge: beforePurge})
 }
 
 // isOurs reports whether this agent made a release with these annotations for the BundleDeployment.

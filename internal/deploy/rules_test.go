@@ -21,7 +21,7 @@ func TestDecide(t *testing.T) {
 		change        func(*fleet.BundleDeployment)
 		releaseExists bool
 		forced        bool
-		want          verdict
+		want          action
 	}{
 		"release in place: is kept":                  {releaseExists: true, want: Keep},
 		"release missing: is deployed":               {want: Deploy},
@@ -47,14 +47,14 @@ func TestDecide(t *testing.T) {
 		"a release whose namespace could not be labelled is kept": {change: func(bd *fleet.BundleDeployment) {
 			outcome.LabelsRefused(&bd.Status, deploytest.Noon(), "s-1:a", "web/hello:1", conditions.ReasonForbidden, "x")
 		}, releaseExists: true, want: Keep},
-		"paused is left alone":                   {change: func(bd *fleet.BundleDeployment) { bd.Spec.Paused = true }, forced: true, want: LeaveAlone},
-		"outside its schedule is left alone":     {change: func(bd *fleet.BundleDeployment) { bd.Spec.OffSchedule = true }, want: LeaveAlone},
-		"waiting for values is left alone":       {change: func(bd *fleet.BundleDeployment) { bd.Spec.WaitingForValues = true }, want: LeaveAlone},
-		"being deleted is left alone":            {change: func(bd *fleet.BundleDeployment) { bd.DeletionTimestamp = &metav1.Time{Time: deploytest.Noon()} }, want: LeaveAlone},
-		"without a deployment ID is left alone":  {change: func(bd *fleet.BundleDeployment) { bd.Spec.DeploymentID = "" }, want: LeaveAlone},
+		"paused is skipped":                      {change: func(bd *fleet.BundleDeployment) { bd.Spec.Paused = true }, forced: true, want: Skip},
+		"outside its schedule is skipped":        {change: func(bd *fleet.BundleDeployment) { bd.Spec.OffSchedule = true }, want: Skip},
+		"waiting for values is skipped":          {change: func(bd *fleet.BundleDeployment) { bd.Spec.WaitingForValues = true }, want: Skip},
+		"being deleted is skipped":               {change: func(bd *fleet.BundleDeployment) { bd.DeletionTimestamp = &metav1.Time{Time: deploytest.Noon()} }, want: Skip},
+		"without a deployment ID is skipped":     {change: func(bd *fleet.BundleDeployment) { bd.Spec.DeploymentID = "" }, want: Skip},
 		"contents in a registry are refused":     {change: func(bd *fleet.BundleDeployment) { bd.Spec.OCIContents = true }, releaseExists: true, want: Refuse},
 		"a chart to download is refused":         {change: func(bd *fleet.BundleDeployment) { bd.Spec.HelmChartOptions = &fleet.BundleHelmOptions{} }, want: Refuse},
-		"paused comes before refused":            {change: func(bd *fleet.BundleDeployment) { bd.Spec.OCIContents = true; bd.Spec.Paused = true }, want: LeaveAlone},
+		"paused comes before refused":            {change: func(bd *fleet.BundleDeployment) { bd.Spec.OCIContents = true; bd.Spec.Paused = true }, want: Skip},
 		"deployment ID without a colon: is kept": {change: func(bd *fleet.BundleDeployment) { bd.Spec.DeploymentID = "s-1"; bd.Status.AppliedDeploymentID = "s-1" }, releaseExists: true, want: Keep},
 	}
 	for name, test := range tests {

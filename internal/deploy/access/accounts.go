@@ -50,24 +50,24 @@ func (a *Accounts) Find(ctx context.Context, requested string) (*Identity, error
 
 // ForRemoval is like find, for an uninstallation. If the account does not exist, it returns the agent itself, and
 // the hooks must not run: they would get the agent's rights.
-func (a *Accounts) ForRemoval(ctx context.Context, requested string) (who *Identity, hooks bool, err error) {
-	who, err = a.Find(ctx, requested)
+func (a *Accounts) ForRemoval(ctx context.Context, requested string) (identity *Identity, hooks bool, err error) {
+	identity, err = a.Find(ctx, requested)
 	if apierrors.IsNotFound(err) {
 		return a.agent, false, nil
 	}
-	return who, true, err
+	return identity, true, err
 }
 
 func (a *Accounts) as(account string) (*Identity, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if who, ok := a.known[account]; ok {
-		return who, nil
+	if identity, ok := a.known[account]; ok {
+		return identity, nil
 	}
-	who, err := a.agent.as(a.namespace, account)
+	identity, err := a.agent.as(a.namespace, account)
 	if err != nil {
 		return nil, err
 	}
-	a.known[account] = who
-	return who, nil
+	a.known[account] = identity
+	return identity, nil
 }

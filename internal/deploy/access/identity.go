@@ -73,12 +73,12 @@ func newIdentity(config *rest.Config, known *kinds) (*Identity, error) {
 func (i *Identity) as(namespace, account string) (*Identity, error) {
 	config := rest.CopyConfig(i.config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + namespace + ":" + account}
-	who, err := newIdentity(config, i.kinds)
+	identity, err := newIdentity(config, i.kinds)
 	if err != nil {
 		return nil, err
 	}
-	who.Account = namespace + "/" + account
-	return who, nil
+	identity.Account = namespace + "/" + account
+	return identity, nil
 }
 
 // isNamespaced reports whether a resource is namespaced. It returns false for a resource that the API server does

@@ -23,35 +23,35 @@ import (
 
 // MayUse returns an error if an account cannot create any object in the namespace. The agent's own identity may
 // use every namespace.
-func (a *Accounts) MayUse(ctx context.Context, who *Identity, namespace string) error {
-	if who == a.agent {
+func (a *Accounts) MayUse(ctx context.Context, identity *Identity, namespace string) error {
+	if identity == a.agent {
 		return nil
 	}
 	review := &authorizationv1.SelfSubjectRulesReview{Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: namespace}}
-	review, err := who.Clientset.AuthorizationV1().SelfSubjectRulesReviews().Create(ctx, review, metav1.CreateOptions{})
+	review, err := identity.Clientset.AuthorizationV1().SelfSubjectRulesReviews().Create(ctx, review, metav1.CreateOptions{})
 	if err != nil {
-		return fmt.Errorf("reviewing the rights of service account %s in namespace %s: %w", who.Account, namespace, err)
+		return fmt.Errorf("reviewing the rights of service account %s in namespace %s: %w", identity.Account, namespace, err)
 	}
-	if createsSomething(review.Status.ResourceRules, who.isNamespaced) {
+	if createsSomething(review.Status.ResourceRules, identity.isNamespaced) {
 		return nil
 	}
 	if review.Status.Incomplete { // the authorizer cannot list its rules: send a single access review
-		allowed, err := allows(ctx, who, namespace, "create", "configmaps")
+		allowed, err := allows(ctx, identity, namespace, "create", "configmaps")
 		if err != nil || allowed {
 			return err
 		}
 	}
-	return outcome.Because(conditions.ReasonForbidden, fmt.Errorf("service account %s may create nothing in namespace %s, where its release would be", who.Account, namespace))
+	return outcome.Because(conditions.ReasonForbidden, fmt.Errorf("service account %s may create nothing in namespace %s, where its release would be", identity.Account, namespace))
 }
 
 // allows sends an access review and reports whether an account may use a verb on a core resource.
-func allows(ctx context.Context, who *Identity, namespace, verb, resource string) (bool, error) {
+func allows(ctx context.Context, identity *Identity, namespace, verb, resource string) (bool, error) {
 	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
 		ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: verb, Resource: resource},
 	}}
-	review, err := who.Clientset.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+	review, err := identity.Clientset.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
 	if err != nil {
-		return false, fmt.Errorf("checking whether service account %s may %s %s in namespace %s: %w", who.Account, verb, resource, namespace, err)
+		return false, fmt.Errorf("checking whether service account %s may %s %s in namespace %s: %w", identity.Account, verb, resource, namespace, err)
 	}
 	return review.Status.Allowed, nil
 }
@@ -98,7 +98,7 @@ type Claim struct {
 // MayTake returns an error if a release name belongs to another owner: to another bundle, or to another agent that
 // still exists. Releases without such an owner may be taken by the agent itself, and by accounts that could write
 // the release Secret without the agent.
-func (a *Accounts) MayTake(ctx context.Context, who *Identity, c Claim) error {
+func (a *Accounts) MayTake(ctx context.Context, identity *Identity, c Claim) error {
 	own := c.Owner == c.Bundle
 	if own && (c.OwnerAgent == a.namespace || c.IsAgent) {
 		return nil
@@ -113,21 +113,21 @@ func (a *Accounts) MayTake(ctx context.Context, who *Identity, c Claim) error {
 		return nil
 	case c.Owner != "" && c.OwnerAgent == a.namespace:
 		return outcome.Because(conditions.ReasonReleaseTaken, fmt.Errorf("release %s belongs to bundle %s", c.Release, c.Owner))
-	case who == a.agent:
+	case identity == a.agent:
 		return nil
 	}
-	return mayTakeOver(ctx, who, c.Release)
+	return mayTakeOver(ctx, identity, c.Release)
 }
 
 // mayTakeOver returns an error if the account could not write the release Secret without the agent. It is used for
 // releases without an owner.
-func mayTakeOver(ctx context.Context, who *Identity, key placement.Release) error {
-	allowed, err := allows(ctx, who, key.Namespace, "update", "secrets")
+func mayTakeOver(ctx context.Context, identity *Identity, key placement.Release) error {
+	allowed, err := allows(ctx, identity, key.Namespace, "update", "secrets")
 	if err != nil || allowed {
 		return err
 	}
 	return outcome.Because(conditions.ReasonReleaseTaken, fmt.Errorf("release %s exists and belongs to no bundle: to take it over, service account %s needs the right to update secrets in namespace %s",
-		key, who.Account, key.Namespace))
+		key, identity.Account, key.Namespace))
 }
 
 // anotherAgent reports whether the release was made by an agent in another namespace that still exists.

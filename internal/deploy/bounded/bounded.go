@@ -35,12 +35,12 @@ type Renderings struct {
 	mu sync.Mutex
 	// running holds the deployments whose rendering has not ended.
 	running map[placement.Release]map[string]bool
-	// accounts holds the places of each service account that has renderings.
-	accounts map[string]*places
+	// accounts holds the limit of each service account that has renderings.
+	accounts map[string]*accountLimit
 }
 
-// places are those of one service account.
-type places struct {
+// accountLimit limits the renderings of one service account.
+type accountLimit struct {
 	taken chan struct{}
 	// stuck means that none became free within Limit.
 	stuck atomic.Bool
@@ -50,7 +50,7 @@ type places struct {
 
 // New returns Renderings that end waiting when the agent stops.
 func New(stopped <-chan struct{}, agent placement.Set) *Renderings {
-	return &Renderings{stopped: stopped, agent: agent, running: map[placement.Release]map[string]bool{}, accounts: map[string]*places{}}
+	return &Renderings{stopped: stopped, agent: agent, running: map[placement.Release]map[string]bool{}, accounts: map[string]*accountLimit{}}
 }
 
 // Render calls render for a set and a service account, or "" for that of the agent, and returns its result. On nil it has no limit.
@@ -132,7 +132,7 @@ func (r *Renderings) end(release placement.Release, deployment string) {
 // enter takes a place of a service account, and returns the function that gives it back. It waits for one, unless no place became
 // free in such a time before.
 func (r *Renderings) enter(account string) (leave func(), err error) {
-	p := r.placesOf(account)
+	p := r.limitOf(account)
 	leave = func() {
 		p.stuck.Store(false)
 		<-p.taken
@@ -164,20 +164,20 @@ func (r *Renderings) enter(account string) (leave func(), err error) {
 	}
 }
 
-func (r *Renderings) placesOf(account string) *places {
+func (r *Renderings) limitOf(account string) *accountLimit {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p := r.accounts[account]
 	if p == nil {
-		p = &places{taken: make(chan struct{}, perAccount)}
+		p = &accountLimit{taken: make(chan struct{}, perAccount)}
 		r.accounts[account] = p
 	}
 	p.users++
 	return p
 }
 
-// leave forgets the places of a service account without renderings.
-func (r *Renderings) leave(account string, p *places) {
+// leave forgets the limit of a service account without renderings.
+func (r *Renderings) leave(account string, p *accountLimit) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if p.users--; p.users == 0 {

@@ -120,12 +120,12 @@ func (c *Copier) copyAll(ctx context.Context, bd *fleet.BundleDeployment, s *Sta
 		}
 	}
 	namespace := placement.NamespaceOf(&bd.Spec.Options)
-	who, err := c.Accounts.Find(ctx, bd.Spec.Options.ServiceAccount)
+	identity, err := c.Accounts.Find(ctx, bd.Spec.Options.ServiceAccount)
 	if err != nil {
 		return false, err
 	}
 	if create := bd.Spec.Options.CreateNamespace; create == nil || *create {
-		if err := c.Namespaces.Ensure(ctx, who, namespace); err != nil {
+		if err := c.Namespaces.Ensure(ctx, identity, namespace); err != nil {
 			return false, err
 		}
 	}
@@ -133,9 +133,9 @@ func (c *Copier) copyAll(ctx context.Context, bd *fleet.BundleDeployment, s *Sta
 		var version string
 		var updated bool
 		if wanted.resource == copiedSecrets {
-			version, updated, err = c.copySecret(ctx, who, bd, wanted.name, namespace, again)
+			version, updated, err = c.copySecret(ctx, identity, bd, wanted.name, namespace, again)
 		} else {
-			version, updated, err = c.copyConfigMap(ctx, who, bd, wanted.name, namespace, again)
+			version, updated, err = c.copyConfigMap(ctx, identity, bd, wanted.name, namespace, again)
 		}
 		if err != nil {
 			return false, err
@@ -175,7 +175,7 @@ func resourceOfKind(kind string) string {
 	return ""
 }
 
-func (c *Copier) copySecret(ctx context.Context, who *access.Identity, bd *fleet.BundleDeployment, name, namespace string, again bool) (version string, updated bool, err error) {
+func (c *Copier) copySecret(ctx context.Context, identity *access.Identity, bd *fleet.BundleDeployment, name, namespace string, again bool) (version string, updated bool, err error) {
 	source, err := c.Hub.Secret(ctx, name)
 	if err != nil {
 		return "", false, err
@@ -184,7 +184,7 @@ func (c *Copier) copySecret(ctx context.Context, who *access.Identity, bd *fleet
 		return "", false, err
 	}
 	wanted := &corev1.Secret{ObjectMeta: c.copyMeta(source.ObjectMeta, bd.Name, namespace), Type: source.Type, Data: source.Data}
-	secrets := who.Clientset.CoreV1().Secrets(namespace)
+	secrets := identity.Clientset.CoreV1().Secrets(namespace)
 	current, err := secrets.Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		made, err := secrets.Create(ctx, wanted, metav1.CreateOptions{FieldManager: access.FieldManager})
@@ -204,7 +204,7 @@ func (c *Copier) copySecret(ctx context.Context, who *access.Identity, bd *fleet
 	return made.GetResourceVersion(), !same, copying(err, "Secret", namespace, name)
 }
 
-func (c *Copier) copyConfigMap(ctx context.Context, who *access.Identity, bd *fleet.BundleDeployment, name, namespace string, again bool) (version string, updated bool, err error) {
+func (c *Copier) copyConfigMap(ctx context.Context, identity *access.Identity, bd *fleet.BundleDeployment, name, namespace string, again bool) (version string, updated bool, err error) {
 	source, err := c.Hub.ConfigMap(ctx, name)
 	if err != nil {
 		return "", false, err
@@ -213,7 +213,7 @@ func (c *Copier) copyConfigMap(ctx context.Context, who *access.Identity, bd *fl
 		return "", false, err
 	}
 	wanted := &corev1.ConfigMap{ObjectMeta: c.copyMeta(source.ObjectMeta, bd.Name, namespace), Data: source.Data, BinaryData: source.BinaryData}
-	configMaps := who.Clientset.CoreV1().ConfigMaps(namespace)
+	configMaps := identity.Clientset.CoreV1().ConfigMaps(namespace)
 	current, err := configMaps.Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		made, err := configMaps.Create(ctx, wanted, metav1.CreateOptions{FieldManager: access.FieldManager})

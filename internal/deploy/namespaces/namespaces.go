@@ -50,11 +50,11 @@ func (n *Namespaces) Check(ctx context.Context, bd *fleet.BundleDeployment) erro
 }
 
 // Ensure creates a namespace if it does not exist. The agent reads it; the identity that deploys creates it.
-func (n *Namespaces) Ensure(ctx context.Context, who *access.Identity, name string) error {
+func (n *Namespaces) Ensure(ctx context.Context, identity *access.Identity, name string) error {
 	_, err := n.agent.Clientset.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		_, err = who.Clientset.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{FieldManager: access.FieldManager})
+		_, err = identity.Clientset.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{FieldManager: access.FieldManager})
 		if apierrors.IsAlreadyExists(err) {
 			err = nil
 		}
@@ -118,11 +118,11 @@ func (n *Namespaces) Mark(ctx context.Context, bd *fleet.BundleDeployment, given
 	if !changed {
 		return nil
 	}
-	who, err := n.accounts.Find(ctx, options.ServiceAccount)
+	identity, err := n.accounts.Find(ctx, options.ServiceAccount)
 	if err != nil {
 		return err
 	}
-	_, err = who.Clientset.CoreV1().Namespaces().Update(ctx, wanted, metav1.UpdateOptions{FieldManager: namespaceManager(bd.Name)})
+	_, err = identity.Clientset.CoreV1().Namespaces().Update(ctx, wanted, metav1.UpdateOptions{FieldManager: namespaceManager(bd.Name)})
 	if err == nil {
 		return nil
 	}

@@ -91,13 +91,13 @@ func LoadHistory(ctx context.Context, secrets typedcorev1.SecretInterface, key p
 	}
 	h.sort()
 	if len(h.foreign) < len(h.revisions) {
-		h.leaveOut(forged)
+		h.dropForged(forged)
 	}
 	return h, nil
 }
 
-// leaveOut removes forged revisions from the history.
-func (h *History) leaveOut(forged map[string]bool) {
+// dropForged removes forged revisions from the history.
+func (h *History) dropForged(forged map[string]bool) {
 	h.revisions = slices.DeleteFunc(h.revisions, func(r *release.Release) bool {
 		name := SecretName(r.Name, r.Version)
 		if forged[name] {

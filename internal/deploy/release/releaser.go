@@ -390,8 +390,8 @@ func (r *Releaser) DeployedManifests(ctx context.Context, key placement.Release)
 
 // client returns the client for an operation on a release. It removes the hooks outside of the confining namespace
 // from the history.
-func (r *Releaser) client(h *History, who *access.Identity, confined string, marks placement.Set) *objects.Client {
-	client := objects.New(who, h.Key, r.Stopped)
+func (r *Releaser) client(h *History, identity *access.Identity, confined string, marks placement.Set) *objects.Client {
+	client := objects.New(identity, h.Key, r.Stopped)
 	client.Old, client.Removes, client.Confined, client.Set = h.manifests(), true, confined, marks.Hash
 	client.Keep = []manifest.Ref{namespaceOf(r.Namespace)}
 	for _, revision := range h.revisions {

@@ -43,7 +43,7 @@ func (g *schemaGuard) enter(custom bool) (leave func()) {
 	if custom {
 		openapi.ResetOpenAPI()
 		g.parsed, g.alone = false, time.Now().Add(g.downloads) //nolint:forbidigo // the clock of connections
-		return g.leaveAlone
+		return g.unlockExclusive
 	}
 	if !g.parsed {
 		openapi.ResetOpenAPI()
@@ -51,10 +51,10 @@ func (g *schemaGuard) enter(custom bool) (leave func()) {
 		g.parsed = true
 	}
 	g.shared++
-	return g.leaveShared
+	return g.unlockShared
 }
 
-func (g *schemaGuard) leaveAlone() {
+func (g *schemaGuard) unlockExclusive() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	openapi.ResetOpenAPI()
@@ -62,7 +62,7 @@ func (g *schemaGuard) leaveAlone() {
 	g.changed.Broadcast()
 }
 
-func (g *schemaGuard) leaveShared() {
+func (g *schemaGuard) unlockShared() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.shared--

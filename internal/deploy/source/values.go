@@ -94,11 +94,11 @@ func valuesSources(options *fleet.BundleDeploymentOptions, releaseNamespace stri
 
 // MergeValues reads the values of valuesFrom and merges them over the given ones. It also returns the values that
 // came from Secrets.
-func MergeValues(ctx context.Context, who *access.Identity, options *fleet.BundleDeploymentOptions, releaseNamespace string, values map[string]any) (
+func MergeValues(ctx context.Context, identity *access.Identity, options *fleet.BundleDeploymentOptions, releaseNamespace string, values map[string]any) (
 	merged map[string]any, secret []map[string]any, err error) {
 	merged = values
 	for _, source := range valuesSources(options, releaseNamespace) {
-		text, err := readValues(ctx, who, source)
+		text, err := readValues(ctx, identity, source)
 		if err != nil {
 			err = fmt.Errorf("reading Helm values from %s: %w", source, err)
 			if apierrors.IsNotFound(err) || errors.Is(err, errNoSuchKey) {
@@ -125,8 +125,8 @@ func MergeValues(ctx context.Context, who *access.Identity, options *fleet.Bundl
 var errNoSuchKey = errors.New("the key does not exist")
 
 // readValues reads one source of values, with the identity that deploys.
-func readValues(ctx context.Context, who *access.Identity, source valuesSource) ([]byte, error) {
-	core := who.Clientset.CoreV1()
+func readValues(ctx context.Context, identity *access.Identity, source valuesSource) ([]byte, error) {
+	core := identity.Clientset.CoreV1()
 	var text []byte
 	var found bool
 	if source.Secret {

@@ -25,9 +25,9 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// heed takes the rules for ignored differences from the options. If the rules changed, every object is compared
+// setRules takes the rules for ignored differences from the options. If the rules changed, every object is compared
 // again.
-func (t *Tracking) heed(options *fleet.BundleDeploymentOptions) {
+func (t *Tracking) setRules(options *fleet.BundleDeploymentOptions) {
 	if t.rules.AreOf(options.Diff) {
 		return
 	}
@@ -41,15 +41,15 @@ func (t *Tracking) heed(options *fleet.BundleDeploymentOptions) {
 // ErrReleaseLost means that the Secret in which Helm stores the revision was deleted.
 var ErrReleaseLost = errors.New("the release no longer exists")
 
-// takeIn processes live objects as read from the API server; a nil entry means that the object does not exist. It
+// processLive processes live objects as read from the API server; a nil entry means that the object does not exist. It
 // compares the objects that changed with the deployed manifest, which it reads from the history if wanted is nil.
-func (o *Observer) takeIn(ctx context.Context, bd *fleet.BundleDeployment, t *Tracking, live, wanted manifest.Objects) error {
-	doubtful := t.note(live, ignoredConditions(&bd.Spec.Options), o.Clock())
-	if len(doubtful) == 0 {
+func (o *Observer) processLive(ctx context.Context, bd *fleet.BundleDeployment, t *Tracking, live, wanted manifest.Objects) error {
+	uncompared := t.note(live, ignoredConditions(&bd.Spec.Options), o.Clock())
+	if len(uncompared) == 0 {
 		return nil
 	}
 	if wanted == nil {
-		t.rewritten(doubtful, o.Clock())
+		t.rewritten(uncompared, o.Clock())
 		var err error
 		if wanted, err = o.Revision(ctx, t.Release); apierrors.IsNotFound(err) {
 			return fmt.Errorf("%w: %w", ErrReleaseLost, err)
@@ -59,11 +59,11 @@ func (o *Observer) takeIn(ctx context.Context, bd *fleet.BundleDeployment, t *Tr
 	}
 	var errs []error
 	autoscalers := drift.AutoscalersOf(wanted.List())
-	who := sync.OnceValues(func() (*access.Identity, error) { return o.Accounts.Find(ctx, bd.Spec.Options.ServiceAccount) })
+	findIdentity := sync.OnceValues(func() (*access.Identity, error) { return o.Accounts.Find(ctx, bd.Spec.Options.ServiceAccount) })
 	clean := sync.OnceValue(func() func(string) string { return o.Cleaner(ctx, bd) })
-	for _, now := range doubtful {
+	for _, now := range uncompared {
 		ref := now.Ref
-		patch, again, err := compare(ctx, who, ref, drift.Input{Desired: wanted[ref], Live: live[ref], Autoscalers: autoscalers, Rules: t.rules})
+		patch, again, err := compare(ctx, findIdentity, ref, drift.Input{Desired: wanted[ref], Live: live[ref], Autoscalers: autoscalers, Rules: t.rules})
 		if err != nil {
 			errs = append(errs, fmt.Errorf("comparing %s with the deployed manifest: %w", ref.Text(), err))
 			continue
@@ -82,7 +82,7 @@ func (o *Observer) takeIn(ctx context.Context, bd *fleet.BundleDeployment, t *Tr
 }
 
 // note updates the objects that need no comparison, and returns those that do.
-func (t *Tracking) note(live manifest.Objects, ignored []map[string]string, at time.Time) (doubtful []sighting) {
+func (t *Tracking) note(live manifest.Objects, ignored []map[string]string, at time.Time) (uncompared []observedObject) {
 	for _, ref := range t.refs {
 		object, looked := live[ref]
 		switch {
@@ -97,12 +97,12 @@ func (t *Tracking) note(live manifest.Objects, ignored []map[string]string, at t
 			now.Patch, now.Compared, now.CompareAgain = last.Patch, true, last.CompareAgain
 		}
 		if now.Owned && !now.Compared {
-			doubtful = append(doubtful, sighting{ref, now})
+			uncompared = append(uncompared, observedObject{ref, now})
 			continue
 		}
 		t.seen[ref] = now
 	}
-	return doubtful
+	return uncompared
 }
 
 // effectPause is the pause until a difference is compared again that a policy or webhook keeps: the policy may be removed.
@@ -111,7 +111,7 @@ const effectPause = 15 * time.Minute
 // compare returns the patch that would restore the deployed state of an object, or nil without drift. It asks the API server
 // with a dry run whether the patch has an effect, except for Secrets, whose patches are redacted. If again is not 0, the result
 // may change without a change of the object.
-func compare(ctx context.Context, who func() (*access.Identity, error), ref manifest.Ref, in drift.Input) (patch drift.Patch, again time.Duration, err error) {
+func compare(ctx context.Context, findIdentity func() (*access.Identity, error), ref manifest.Ref, in drift.Input) (patch drift.Patch, again time.Duration, err error) {
 	if in.Desired == nil {
 		return nil, 0, nil // the manifest has no such object
 	}
@@ -119,7 +119,7 @@ func compare(ctx context.Context, who func() (*access.Identity, error), ref mani
 	if err != nil || patch == nil || ref.GroupKind() == (schema.GroupKind{Kind: "Secret"}) {
 		return patch, 0, err
 	}
-	nothing, err := changesNothing(ctx, who, ref, in.Live, patch)
+	nothing, err := changesNothing(ctx, findIdentity, ref, in.Live, patch)
 	switch {
 	case nothing:
 		return nil, effectPause, nil
@@ -135,8 +135,8 @@ func isRefusal(err error) bool {
 
 // changesNothing reports whether a patch would leave its fields unchanged, by a dry run: the API server drops
 // fields that the schema does not know, and policies and webhooks may revert others.
-func changesNothing(ctx context.Context, who func() (*access.Identity, error), ref manifest.Ref, live *unstructured.Unstructured, patch drift.Patch) (bool, error) {
-	identity, err := who()
+func changesNothing(ctx context.Context, findIdentity func() (*access.Identity, error), ref manifest.Ref, live *unstructured.Unstructured, patch drift.Patch) (bool, error) {
+	identity, err := findIdentity()
 	if err != nil {
 		return false, err
 	}

@@ -55,11 +55,11 @@ func TestChangedDiffRules_CompareAllObjectsAgain(t *testing.T) {
 	seen.Compared, seen.ResourceVersion = true, "7"
 	options := &fleet.BundleDeploymentOptions{Diff: &fleet.DiffOptions{ComparePatches: []fleet.ComparePatch{{Kind: "ConfigMap"}}}}
 	tr := &Tracking{refs: []manifest.Ref{ref}, seen: map[manifest.Ref]observation{ref: seen}, rules: drift.RulesOf(options.Diff)}
-	tr.heed(options)
+	tr.setRules(options)
 	if diff := cmp.Diff(seen, tr.seen[ref]); diff != "" {
 		t.Errorf("the same rules (-before +after):\n%s", diff)
 	}
-	tr.heed(&fleet.BundleDeploymentOptions{})
+	tr.setRules(&fleet.BundleDeploymentOptions{})
 	if got := tr.seen[ref]; got.Compared || got.ResourceVersion != "" {
 		t.Errorf("other rules: %+v", got)
 	}
@@ -191,7 +191,7 @@ func TestPatchWithoutEffect_CausesNoDrift(t *testing.T) {
 			tr := &Tracking{refs: []manifest.Ref{ref}, set: placement.Set{Hash: "h1"}, seen: map[manifest.Ref]observation{}}
 			o := observing(agent)
 			for range 2 { // the second time the result is known
-				if err := o.takeIn(t.Context(), deploytest.Deployment(), tr, manifest.Objects{ref: live}, manifest.Objects{ref: wanted}); err != nil {
+				if err := o.processLive(t.Context(), deploytest.Deployment(), tr, manifest.Objects{ref: live}, manifest.Objects{ref: wanted}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -247,7 +247,7 @@ func TestResultOfDryRunThatMayChange_IsTriedAgain(t *testing.T) {
 			o.Clock, o.Again = func() time.Time { return now }, func(_ string, after time.Duration) { again = after }
 			expect := func(drifts bool) {
 				t.Helper()
-				if err := o.takeIn(t.Context(), deploytest.Deployment(), tr, manifest.Objects{ref: live}, manifest.Objects{ref: wanted}); err != nil {
+				if err := o.processLive(t.Context(), deploytest.Deployment(), tr, manifest.Objects{ref: live}, manifest.Objects{ref: wanted}); err != nil {
 					t.Fatal(err)
 				}
 				if got := tr.Drifted()[ref]; got != drifts {

@@ -55,14 +55,14 @@ type Tracking struct {
 	Known bool
 }
 
-// sightings returns the objects with their last observed state. It leaves out objects that are missing and may be
+// observedObjects returns the objects with their last observed state. It leaves out objects that are missing and may be
 // missing.
-func (t *Tracking) sightings() []sighting {
-	found := make([]sighting, 0, len(t.refs))
+func (t *Tracking) observedObjects() []observedObject {
+	found := make([]observedObject, 0, len(t.refs))
 	for _, ref := range t.refs {
 		seen := t.seen[ref]
 		if seen.inPlace() || !t.rules.AllowMissing(ref.GroupVersionKind, ref.Namespace, ref.Name) {
-			found = append(found, sighting{Ref: ref, observation: seen})
+			found = append(found, observedObject{Ref: ref, observation: seen})
 		}
 	}
 	return found
@@ -119,7 +119,7 @@ func (t *Tracking) ContinueAs(release string, made *manifest.Revision) {
 // Drifted returns the objects of the release that are missing, changed, or belong to another owner.
 func (t *Tracking) Drifted() map[manifest.Ref]bool {
 	found := map[manifest.Ref]bool{}
-	for _, s := range t.sightings() {
+	for _, s := range t.observedObjects() {
 		if !s.inPlace() || s.Patch != "" {
 			found[s.Ref] = true
 		}
@@ -248,7 +248,7 @@ func ignoredConditions(options *fleet.BundleDeploymentOptions) []map[string]stri
 // sync of the watches triggers the next reconcile.
 func (o *Observer) Check(ctx context.Context, bd *fleet.BundleDeployment, t *Tracking) (*Report, error) {
 	t.Expire()
-	t.heed(&bd.Spec.Options)
+	t.setRules(&bd.Spec.Options)
 	if err := t.rules.Err(); err != nil {
 		return nil, err
 	}
@@ -265,7 +265,7 @@ func (o *Observer) Check(ctx context.Context, bd *fleet.BundleDeployment, t *Tra
 				t.leaving = append(t.leaving, ref)
 			}
 		}
-		err = o.takeIn(ctx, bd, t, first.Live, first.Wanted)
+		err = o.processLive(ctx, bd, t, first.Live, first.Wanted)
 	} else {
 		known, err = o.observe(ctx, bd, t, failed)
 	}
@@ -280,7 +280,7 @@ func (o *Observer) Check(ctx context.Context, bd *fleet.BundleDeployment, t *Tra
 		return nil, nil                             //nolint:nilnil // not known yet
 	}
 	t.Known, t.failing = true, time.Time{}
-	found := newReport(t.sightings(), t.extras...)
+	found := newReport(t.observedObjects(), t.extras...)
 	found.Warning = warning(t.rules.Mistake(), failed)
 	return &found, nil
 }
@@ -310,7 +310,7 @@ func (o *Observer) observe(ctx context.Context, bd *fleet.BundleDeployment, t *T
 	if poll && fetchErr == nil {
 		t.polled = now
 	}
-	return known && len(live) == len(due), errors.Join(fetchErr, o.takeIn(ctx, bd, t, live, nil))
+	return known && len(live) == len(due), errors.Join(fetchErr, o.processLive(ctx, bd, t, live, nil))
 }
 
 // split returns the objects with a working watch, and those without one that have to be read: all of them if poll is true.
@@ -381,7 +381,7 @@ func (o *Observer) fetch(ctx context.Context, t *Tracking, refs []manifest.Ref) 
 }
 
 // rewritten counts a comparison of each object.
-func (t *Tracking) rewritten(objects []sighting, now time.Time) {
+func (t *Tracking) rewritten(objects []observedObject, now time.Time) {
 	if t.rewrites == nil {
 		t.rewrites = map[manifest.Ref]pace.Rewrites{}
 	}

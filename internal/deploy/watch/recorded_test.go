@@ -122,14 +122,14 @@ func TestRecordedStatus(t *testing.T) {
 					object.SetGeneration(2)
 				}
 			}
-			if err := (&Observer{Clock: deploytest.Noon}).takeIn(t.Context(), bd, tr, live, manifest.Objects{}); err != nil {
+			if err := (&Observer{Clock: deploytest.Noon}).processLive(t.Context(), bd, tr, live, manifest.Objects{}); err != nil {
 				t.Fatal(err)
 			}
 
 			var got fleet.BundleDeploymentStatus
 			at := func(i int) time.Time { return recordedTime(t, want.Conditions[i].LastUpdateTime) }
 			outcome.Deployed(&got, at(0), bd.Spec.DeploymentID, want.Release)
-			Monitored(&got, at(2), newReport(tr.sightings()), bd.Spec.Options.ForceSyncGeneration)
+			Monitored(&got, at(2), newReport(tr.observedObjects()), bd.Spec.Options.ForceSyncGeneration)
 			got.Display = outcome.Displayed(bd, &got)
 			// Conditions are in the order of their first appearance, in both.
 			if diff := cmp.Diff(want, got); diff != "" {

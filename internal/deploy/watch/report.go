@@ -16,8 +16,8 @@ import (
 // ListLimit limits the lists of objects that are not ready or modified.
 const ListLimit = 10
 
-// sighting is an object of a release with its last observed state.
-type sighting struct {
+// observedObject is an object of a release with its last observed state.
+type observedObject struct {
 	manifest.Ref
 	observation
 }
@@ -36,12 +36,12 @@ type Report struct {
 	Warning string
 }
 
-// newReport summarizes sightings, which are in the order of the release's manifest, and extras, which should have
+// newReport summarizes objects, which are in the order of the release's manifest, and extras, which should have
 // been deleted. A changed object counts as modified, whether it is ready or not.
-func newReport(sightings []sighting, extras ...manifest.Ref) Report {
+func newReport(objects []observedObject, extras ...manifest.Ref) Report {
 	var r Report
-	r.Counts.DesiredReady = len(sightings)
-	for _, s := range inListOrder(sightings) {
+	r.Counts.DesiredReady = len(objects)
+	for _, s := range inListOrder(objects) {
 		if !s.inPlace() {
 			r.Modified = append(r.Modified, missing(s))
 			r.Counts.Missing++
@@ -104,14 +104,14 @@ func notReadyMessage(r Report) string {
 	return ""
 }
 
-func missing(s sighting) fleet.ModifiedStatus {
+func missing(s observedObject) fleet.ModifiedStatus {
 	return fleet.ModifiedStatus{
 		Kind: s.Kind, APIVersion: s.APIVersion(), Namespace: s.Namespace, Name: s.Name,
 		Missing: true, Exist: s.Exists,
 	}
 }
 
-func changed(s sighting) fleet.ModifiedStatus {
+func changed(s observedObject) fleet.ModifiedStatus {
 	return fleet.ModifiedStatus{
 		Kind: s.Kind, APIVersion: s.APIVersion(), Namespace: s.Namespace, Name: s.Name, Patch: s.Patch,
 	}
@@ -134,15 +134,15 @@ func modifiedKey(m fleet.ModifiedStatus) string {
 
 // inListOrder sorts objects as Kubernetes lists would return them: by the first occurrence of their kind in the
 // manifest, then by namespace and name.
-func inListOrder(sightings []sighting) []sighting {
+func inListOrder(objects []observedObject) []observedObject {
 	first := map[string]int{}
-	for i, s := range sightings {
+	for i, s := range objects {
 		if _, seen := first[s.String()]; !seen {
 			first[s.String()] = i
 		}
 	}
-	ordered := slices.Clone(sightings)
-	slices.SortStableFunc(ordered, func(a, b sighting) int {
+	ordered := slices.Clone(objects)
+	slices.SortStableFunc(ordered, func(a, b observedObject) int {
 		return cmp.Or(
 			cmp.Compare(first[a.String()], first[b.String()]),
 			cmp.Compare(a.Namespace, b.Namespace),

@@ -54,15 +54,15 @@ func TestReport(t *testing.T) {
 	fine := fleet.ResourceSummary{State: "active"}
 	progressing := fleet.ResourceSummary{State: "updating", Transitioning: true, Message: []string{"Available: 0/1"}}
 	broken := fleet.ResourceSummary{State: "failed", Error: true, Message: []string{"no room"}}
-	many := func(o observation, n int) []sighting {
-		var out []sighting
+	many := func(o observation, n int) []observedObject {
+		var out []observedObject
 		for i := range n {
 			o.UID = types.UID(fmt.Sprintf("u%02d", n-i))
-			out = append(out, sighting{refTo("ConfigMap", "web", fmt.Sprintf("cm-%02d", i)), o})
+			out = append(out, observedObject{refTo("ConfigMap", "web", fmt.Sprintf("cm-%02d", i)), o})
 		}
 		return out
 	}
-	tests := map[string][]sighting{
+	tests := map[string][]observedObject{
 		"nothing":                               nil,
 		"all are ready":                         {{refTo("ConfigMap", "web", "a"), seenAs("1", fine)}, {refTo("Deployment", "web", "b"), seenAs("2", fine)}},
 		"listed by kind, namespace and name":    {{refTo("ConfigMap", "web", "z"), seenAs("1", fine)}, {refTo("Deployment", "web", "b"), seenAs("2", fine)}, {refTo("ConfigMap", "web", "a"), seenAs("3", fine)}, {refTo("ConfigMap", "db", "zz"), seenAs("4", fine)}},
@@ -74,10 +74,10 @@ func TestReport(t *testing.T) {
 		"eleven are missing":                    many(observation{}, 11),
 		"eleven are progressing":                many(seenAs("", progressing), 11),
 	}
-	for name, sightings := range tests {
+	for name, objects := range tests {
 		t.Run(name, func(t *testing.T) {
 			var status fleet.BundleDeploymentStatus
-			Monitored(&status, deploytest.Noon(), newReport(sightings), 3)
+			Monitored(&status, deploytest.Noon(), newReport(objects), 3)
 			text, err := yaml.Marshal(status)
 			if err != nil {
 				t.Fatal(err)
@@ -89,13 +89,13 @@ func TestReport(t *testing.T) {
 
 func TestCompleteList_ClearsIncompleteState(t *testing.T) {
 	var status fleet.BundleDeploymentStatus
-	var sightings []sighting
+	var objects []observedObject
 	for i := range 11 {
-		sightings = append(sightings, sighting{refTo("ConfigMap", "web", fmt.Sprint(i)), observation{}})
+		objects = append(objects, observedObject{refTo("ConfigMap", "web", fmt.Sprint(i)), observation{}})
 	}
-	Monitored(&status, deploytest.Noon(), newReport(sightings), 0)
+	Monitored(&status, deploytest.Noon(), newReport(objects), 0)
 	before := &fleet.BundleDeployment{Status: *status.DeepCopy()}
-	Monitored(&status, deploytest.Noon(), newReport(sightings[:1]), 0)
+	Monitored(&status, deploytest.Noon(), newReport(objects[:1]), 0)
 	patch, err := hub.StatusPatch(before, &status)
 	if err != nil || !strings.Contains(string(patch), `"incompleteState":null`) {
 		t.Errorf("%s %v", patch, err)
@@ -139,7 +139,7 @@ func TestStatusOfEachOutcome(t *testing.T) {
 	for name, outcome := range tests {
 		t.Run(name, func(t *testing.T) {
 			status := deploytest.Deployment().Status
-			Monitored(&status, deploytest.Noon(), newReport([]sighting{{refTo("ConfigMap", "web", "a"), seenAs("1", fleet.ResourceSummary{State: "active"})}}), 0)
+			Monitored(&status, deploytest.Noon(), newReport([]observedObject{{refTo("ConfigMap", "web", "a"), seenAs("1", fleet.ResourceSummary{State: "active"})}}), 0)
 			outcome(&status)
 			text, err := yaml.Marshal(status)
 			if err != nil {

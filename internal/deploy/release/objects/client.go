@@ -83,9 +83,9 @@ type Client struct {
 	madeNamespace bool
 }
 
-func New(who *access.Identity, key placement.Release, stopped <-chan struct{}) *Client {
+func New(identity *access.Identity, key placement.Release, stopped <-chan struct{}) *Client {
 	return &Client{
-		identity: who, release: key, stopped: stopped,
+		identity: identity, release: key, stopped: stopped,
 		live: map[manifest.Ref]*unstructured.Unstructured{},
 	}
 }
