@@ -58,7 +58,7 @@ func TestDecide_DoesNotCopyTheBundle(t *testing.T) {
 		for i := range 20_000 {
 			b.Spec.Targets = append(b.Spec.Targets, fleet.BundleTarget{Name: fmt.Sprint(i)})
 		}
-	}), Target: newTarget(t), Verdict: rollout.Promote}
+	}), Target: newTarget(t), Action: rollout.Promote}
 	var got Outcome
 	cost := allocated(func() {
 		var err error

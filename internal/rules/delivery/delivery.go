@@ -19,8 +19,8 @@ type Input struct {
 	Bundle *fleet.Bundle
 	// Target has no error, and its Cluster has a namespace.
 	Target targeting.Target
-	// Verdict is the rollout's verdict. Leave requires Existing.
-	Verdict rollout.Verdict
+	// Action is the rollout's decision. NoChange requires Existing.
+	Action rollout.Action
 	// Existing is the existing BundleDeployment, or nil.
 	Existing *fleet.BundleDeployment
 	// Values are the values in the Secret of Existing, or nil if that Secret does not exist. They are used only if
@@ -56,11 +56,11 @@ func Decide(in Input) (Outcome, error) {
 	out := Outcome{Deployment: bd}
 	plain := in.Bundle.Spec.ValuesHash == ""
 	switch {
-	case in.Verdict == rollout.Promote:
+	case in.Action == rollout.Promote:
 		bd.Spec.Options = *staged.DeepCopy()
 		bd.Spec.DeploymentID = bd.Spec.StagedDeploymentID
 		out.Values = Values{Current: stagedValues, Staged: stagedValues}
-	case in.Verdict == rollout.Leave:
+	case in.Action == rollout.NoChange:
 		bd.Spec.StagedOptions, bd.Spec.StagedDeploymentID = before.StagedOptions, before.StagedDeploymentID
 		bd.Spec.ValuesHash, bd.Spec.WaitingForValues, out.KeepSecret = before.ValuesHash, before.WaitingForValues, true
 		return out, nil
@@ -149,7 +149,7 @@ func deploymentSpec(in Input, before fleet.BundleDeploymentSpec, staged fleet.Bu
 // NeedsValues reports whether Values have to be read: the agent keeps values that only the Secret holds, and the
 // Secret has to be rewritten or its content is unknown.
 func (in Input) NeedsValues() bool {
-	if in.Verdict != rollout.Stage || in.Existing == nil || in.Existing.Spec.ValuesHash == "" {
+	if in.Action != rollout.Stage || in.Existing == nil || in.Existing.Spec.ValuesHash == "" {
 		return false
 	}
 	return !in.SecretKnown || in.Existing.Spec.WaitingForValues || in.Existing.Spec.StagedDeploymentID != in.Target.DeploymentID

@@ -60,7 +60,7 @@ func oldValues() *Values {
 }
 
 func TestNewTarget_GetsDeploymentAndValues(t *testing.T) {
-	got, err := Decide(Input{Bundle: targetingtest.Bundle(), Target: newTarget(t), Verdict: rollout.Promote, PlainInSecrets: true})
+	got, err := Decide(Input{Bundle: targetingtest.Bundle(), Target: newTarget(t), Action: rollout.Promote, PlainInSecrets: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +85,7 @@ func TestNewTarget_GetsDeploymentAndValues(t *testing.T) {
 	}
 }
 
-func TestExistingTarget_FollowsTheVerdict(t *testing.T) {
+func TestExistingTarget_FollowsTheAction(t *testing.T) {
 	stripped := targetingtest.Options(t, `{"defaultNamespace":"ns","helm":{},"keepResources":true}`)
 	promoted := existing(t)
 	promoted.Labels = deploymentLabelsOf("s-1")
@@ -104,9 +104,9 @@ func TestExistingTarget_FollowsTheVerdict(t *testing.T) {
 	lost.Spec.ValuesHash, lost.Spec.WaitingForValues = oldValues().Hash(), true
 	changedValues := &Values{Current: []byte(`{"tampered":true}`)}
 	tests := map[string]struct {
-		verdict rollout.Verdict
-		values  *Values
-		want    Outcome
+		action rollout.Action
+		values *Values
+		want   Outcome
 	}{
 		"promoted: the agent gets the newest state": {
 			rollout.Promote, nil, Outcome{Deployment: promoted, Values: Values{Current: []byte(`{"a":1}`), Staged: []byte(`{"a":1}`)}},
@@ -117,8 +117,8 @@ func TestExistingTarget_FollowsTheVerdict(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			in := Input{Bundle: targetingtest.Bundle(), Target: newTarget(t), Verdict: test.verdict, Existing: existing(t), Values: test.values, PlainInSecrets: true}
-			if test.verdict == rollout.Stage {
+			in := Input{Bundle: targetingtest.Bundle(), Target: newTarget(t), Action: test.action, Existing: existing(t), Values: test.values, PlainInSecrets: true}
+			if test.action == rollout.Stage {
 				in.Bundle = targetingtest.Bundle(paused)
 			}
 			got, err := Decide(in)
@@ -167,7 +167,7 @@ func TestInterruptedWrite_IsFinished(t *testing.T) {
 			bd.Spec.DeploymentID, bd.Spec.Options, bd.Spec.ValuesHash = id, targetingtest.Options(t, test.options), "of before"
 			bundle := targetingtest.Bundle(paused)
 			bundle.Spec.NamespaceLabels = map[string]string{"team": "a"}
-			in := Input{Bundle: bundle, Target: newTarget(t), Verdict: rollout.Stage, Existing: bd, Values: &test.found}
+			in := Input{Bundle: bundle, Target: newTarget(t), Action: rollout.Stage, Existing: bd, Values: &test.found}
 			got, err := Decide(in)
 			if err != nil {
 				t.Fatal(err)
@@ -188,7 +188,7 @@ func TestInterruptedWrite_IsFinished(t *testing.T) {
 }
 
 func TestStagedTargetWithoutValues_HasNoSecret(t *testing.T) {
-	in := Input{Bundle: targetingtest.Bundle(paused), Target: newTarget(t), Verdict: rollout.Stage}
+	in := Input{Bundle: targetingtest.Bundle(paused), Target: newTarget(t), Action: rollout.Stage}
 	in.Target.Options = targetingtest.Options(t, `{"helm":{}}`)
 	got, err := Decide(in)
 	if err != nil {
@@ -228,7 +228,7 @@ func TestDerivedFields_FollowBundleAndCluster(t *testing.T) {
 			if test.cluster != nil {
 				test.cluster(target.Cluster)
 			}
-			got, err := Decide(Input{Bundle: test.bundle, Target: target, Verdict: rollout.Promote})
+			got, err := Decide(Input{Bundle: test.bundle, Target: target, Action: rollout.Promote})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -249,20 +249,20 @@ func TestMarkOfPlainValues_NeedsABundleWithoutASecret(t *testing.T) {
 	next := Values{Current: []byte(`{"old":true}`), Staged: []byte(`{"a":1}`)}.Hash()
 	old := oldValues().Hash()
 	tests := map[string]struct {
-		verdict      rollout.Verdict
+		action       rollout.Action
 		secret       bool // the Bundle's values come from its Secret
 		before, want string
 	}{
-		"in the Bundle, promoted: marked":                         {verdict: rollout.Promote, want: both},
-		"in a Secret, promoted: the mark goes":                    {verdict: rollout.Promote, secret: true, before: both},
-		"in the Bundle, staged over marked ones: marked":          {verdict: rollout.Stage, before: old, want: next},
-		"in the Bundle, staged over ones of a Secret: not marked": {verdict: rollout.Stage},
-		"in a Secret, staged over marked ones: not marked":        {verdict: rollout.Stage, secret: true, before: old},
-		"nothing changes: the mark stays":                         {verdict: rollout.Leave, before: old, want: old},
+		"in the Bundle, promoted: marked":                         {action: rollout.Promote, want: both},
+		"in a Secret, promoted: the mark goes":                    {action: rollout.Promote, secret: true, before: both},
+		"in the Bundle, staged over marked ones: marked":          {action: rollout.Stage, before: old, want: next},
+		"in the Bundle, staged over ones of a Secret: not marked": {action: rollout.Stage},
+		"in a Secret, staged over marked ones: not marked":        {action: rollout.Stage, secret: true, before: old},
+		"nothing changes: the mark stays":                         {action: rollout.NoChange, before: old, want: old},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			in := Input{Bundle: targetingtest.Bundle(), Target: newTarget(t), Verdict: test.verdict, Existing: existing(t), Values: oldValues(), PlainInSecrets: true}
+			in := Input{Bundle: targetingtest.Bundle(), Target: newTarget(t), Action: test.action, Existing: existing(t), Values: oldValues(), PlainInSecrets: true}
 			if test.secret {
 				in.Bundle.Spec.ValuesHash = "hash"
 			}
@@ -304,7 +304,7 @@ func TestDeploymentLabels(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			target := newTarget(t)
 			target.DeploymentID = test.id
-			got, err := Decide(Input{Bundle: b, Target: target, Verdict: rollout.Promote})
+			got, err := Decide(Input{Bundle: b, Target: target, Action: rollout.Promote})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -319,7 +319,7 @@ func TestDeploymentLabels(t *testing.T) {
 func TestSame(t *testing.T) {
 	target := newTarget(t)
 	target.Options = targetingtest.Options(t, `{"yaml":{},"helm":{"valuesFrom":[],"templateValues":{},"values":{"a":1,"b":[1.5,1.0,null,{}],"big":18446744073709551615,"none":null}},"namespaceLabels":{},"downstreamResources":[],"diff":{},"correctDrift":{}}`)
-	out, err := Decide(Input{Bundle: targetingtest.Bundle(), Target: target, Verdict: rollout.Promote})
+	out, err := Decide(Input{Bundle: targetingtest.Bundle(), Target: target, Action: rollout.Promote})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -337,7 +337,7 @@ func TestSame(t *testing.T) {
 	if read.Spec.Options.Helm.Values == nil {
 		t.Fatal("the values are in a Secret")
 	}
-	again, err := Decide(Input{Bundle: targetingtest.Bundle(), Target: target, Verdict: rollout.Promote, Existing: &read})
+	again, err := Decide(Input{Bundle: targetingtest.Bundle(), Target: target, Action: rollout.Promote, Existing: &read})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
 // Package delivery builds the BundleDeployment of a target and the Secret with its values.
 //
-//	Bundle, Target, Verdict, what exists ─► Decide ─► BundleDeployment, Values
+//	Bundle, Target, Action, what exists ─► Decide ─► BundleDeployment, Values
 package delivery

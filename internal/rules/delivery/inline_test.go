@@ -72,7 +72,7 @@ func notMarked(t testing.TB) *fleet.BundleDeployment {
 // unchanged returns the BundleDeployment with the newest IDs and values, so that there is nothing to deploy.
 func unchanged(t testing.TB, inSecret bool) *fleet.BundleDeployment {
 	t.Helper()
-	out, err := Decide(Input{Bundle: targetingtest.Bundle(), Target: newTarget(t), Verdict: rollout.Promote, PlainInSecrets: inSecret})
+	out, err := Decide(Input{Bundle: targetingtest.Bundle(), Target: newTarget(t), Action: rollout.Promote, PlainInSecrets: inSecret})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +84,7 @@ func TestValues_OnlyPlainOnesAreInline(t *testing.T) {
 	both := func(text string) Values { return Values{Current: []byte(text), Staged: []byte(text)} }
 	mixed := Values{Current: []byte(oldText), Staged: []byte(newText)}
 	tests := map[string]struct {
-		verdict   rollout.Verdict
+		action    rollout.Action
 		existing  *fleet.BundleDeployment
 		secret    bool // the Bundle's values come from its Secret
 		inSecrets bool
@@ -92,31 +92,31 @@ func TestValues_OnlyPlainOnesAreInline(t *testing.T) {
 		inline, stored Values
 		keep           bool
 	}{
-		"new, plain: inline":                           {verdict: rollout.Promote, inline: both(newText)},
-		"new, from a Secret: in a Secret":              {verdict: rollout.Promote, secret: true, stored: both(newText)},
-		"new, plain, with the setting: in a Secret":    {verdict: rollout.Promote, inSecrets: true, stored: both(newText)},
-		"new, staged: only the staged ones":            {verdict: rollout.Stage, inline: Values{Staged: []byte(newText)}},
-		"promoted from inline: inline":                 {verdict: rollout.Promote, existing: inline(t), inline: both(newText)},
-		"promoted from a Secret of any hub: inline":    {verdict: rollout.Promote, existing: notMarked(t), inline: both(newText)},
-		"promoted to confidential ones: in a Secret":   {verdict: rollout.Promote, existing: inline(t), secret: true, stored: both(newText)},
-		"staged over inline: both inline":              {verdict: rollout.Stage, existing: inline(t), inline: mixed},
-		"confidential ones staged over inline":         {verdict: rollout.Stage, existing: inline(t), secret: true, stored: mixed},
-		"staged over inline, with the setting":         {verdict: rollout.Stage, existing: inline(t), inSecrets: true, stored: mixed},
-		"staged over plain ones in a Secret: inline":   {verdict: rollout.Stage, existing: marked(t), inline: mixed},
-		"staged over unknown ones in a Secret: stay":   {verdict: rollout.Stage, existing: notMarked(t), stored: mixed},
-		"left, inline: unchanged":                      {verdict: rollout.Leave, existing: inline(t), inline: both(oldText), keep: true},
-		"left, in a Secret: unchanged":                 {verdict: rollout.Leave, existing: marked(t), keep: true},
-		"nothing to deploy, inline: unchanged":         {verdict: rollout.Promote, existing: unchanged(t, false), inline: both(newText)},
-		"nothing to deploy, in a Secret: unchanged":    {verdict: rollout.Promote, existing: unchanged(t, true), stored: both(newText)},
-		"nothing to stage, in a Secret: unchanged":     {verdict: rollout.Stage, existing: unchanged(t, true), keep: true},
-		"nothing to stage, inline: unchanged":          {verdict: rollout.Stage, existing: unchanged(t, false), inline: both(newText)},
-		"plain ones become confidential, the ID stays": {verdict: rollout.Promote, existing: unchanged(t, false), secret: true, stored: both(newText)},
-		"the same while paused":                        {verdict: rollout.Stage, existing: unchanged(t, false), secret: true, stored: both(newText)},
+		"new, plain: inline":                           {action: rollout.Promote, inline: both(newText)},
+		"new, from a Secret: in a Secret":              {action: rollout.Promote, secret: true, stored: both(newText)},
+		"new, plain, with the setting: in a Secret":    {action: rollout.Promote, inSecrets: true, stored: both(newText)},
+		"new, staged: only the staged ones":            {action: rollout.Stage, inline: Values{Staged: []byte(newText)}},
+		"promoted from inline: inline":                 {action: rollout.Promote, existing: inline(t), inline: both(newText)},
+		"promoted from a Secret of any hub: inline":    {action: rollout.Promote, existing: notMarked(t), inline: both(newText)},
+		"promoted to confidential ones: in a Secret":   {action: rollout.Promote, existing: inline(t), secret: true, stored: both(newText)},
+		"staged over inline: both inline":              {action: rollout.Stage, existing: inline(t), inline: mixed},
+		"confidential ones staged over inline":         {action: rollout.Stage, existing: inline(t), secret: true, stored: mixed},
+		"staged over inline, with the setting":         {action: rollout.Stage, existing: inline(t), inSecrets: true, stored: mixed},
+		"staged over plain ones in a Secret: inline":   {action: rollout.Stage, existing: marked(t), inline: mixed},
+		"staged over unknown ones in a Secret: stay":   {action: rollout.Stage, existing: notMarked(t), stored: mixed},
+		"left, inline: unchanged":                      {action: rollout.NoChange, existing: inline(t), inline: both(oldText), keep: true},
+		"left, in a Secret: unchanged":                 {action: rollout.NoChange, existing: marked(t), keep: true},
+		"nothing to deploy, inline: unchanged":         {action: rollout.Promote, existing: unchanged(t, false), inline: both(newText)},
+		"nothing to deploy, in a Secret: unchanged":    {action: rollout.Promote, existing: unchanged(t, true), stored: both(newText)},
+		"nothing to stage, in a Secret: unchanged":     {action: rollout.Stage, existing: unchanged(t, true), keep: true},
+		"nothing to stage, inline: unchanged":          {action: rollout.Stage, existing: unchanged(t, false), inline: both(newText)},
+		"plain ones become confidential, the ID stays": {action: rollout.Promote, existing: unchanged(t, false), secret: true, stored: both(newText)},
+		"the same while paused":                        {action: rollout.Stage, existing: unchanged(t, false), secret: true, stored: both(newText)},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			in := Input{
-				Bundle: targetingtest.Bundle(), Target: newTarget(t), Verdict: test.verdict, Existing: test.existing,
+				Bundle: targetingtest.Bundle(), Target: newTarget(t), Action: test.action, Existing: test.existing,
 				Values: oldValues(), SecretKnown: true, PlainInSecrets: test.inSecrets,
 			}
 			if test.secret {
@@ -130,7 +130,7 @@ func TestValues_OnlyPlainOnesAreInline(t *testing.T) {
 				t.Errorf("in the BundleDeployment (-want +got):\n%s", diff)
 			}
 			if test.keep {
-				if !got.KeepSecret || !Same(test.existing, got.Deployment) && test.verdict != rollout.Leave {
+				if !got.KeepSecret || !Same(test.existing, got.Deployment) && test.action != rollout.NoChange {
 					t.Errorf("changed: %+v", got)
 				}
 				return
@@ -150,14 +150,14 @@ func TestValues_OnlyPlainOnesAreInline(t *testing.T) {
 
 // Caches hold values as text.
 func TestCompactValues_AreTheSame(t *testing.T) {
-	for _, verdict := range []rollout.Verdict{rollout.Promote, rollout.Stage, rollout.Leave} {
+	for _, action := range []rollout.Action{rollout.Promote, rollout.Stage, rollout.NoChange} {
 		whole, cached := inline(t), inline(t)
 		CompactValues(&cached.Spec.Options)
 		CompactValues(&cached.Spec.StagedOptions)
 		if cached.Spec.Options.Helm.Values.Text != oldText || !Same(cached, whole) || !Same(whole, cached) {
 			t.Fatalf("%+v differs", cached.Spec.Options.Helm.Values)
 		}
-		in := Input{Bundle: targetingtest.Bundle(), Target: newTarget(t), Verdict: verdict, Existing: whole}
+		in := Input{Bundle: targetingtest.Bundle(), Target: newTarget(t), Action: action, Existing: whole}
 		want, err := Decide(in)
 		if err != nil {
 			t.Fatal(err)
@@ -168,7 +168,7 @@ func TestCompactValues_AreTheSame(t *testing.T) {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(compacted(want.Deployment.Spec), compacted(got.Deployment.Spec)); diff != "" {
-			t.Errorf("%v (-whole +cached):\n%s", verdict, diff)
+			t.Errorf("%v (-whole +cached):\n%s", action, diff)
 		}
 	}
 	if other := inline(t); Same(inline(t), func() *fleet.BundleDeployment {
@@ -183,7 +183,7 @@ func TestLargeValues_StayInASecret(t *testing.T) {
 	for size, inSecret := range map[int]bool{maxInline/2 - 16: false, maxInline: true} {
 		target := newTarget(t)
 		target.Options.Helm = targetingtest.Helm("text", strings.Repeat("x", size))
-		got, err := Decide(Input{Bundle: targetingtest.Bundle(), Target: target, Verdict: rollout.Promote})
+		got, err := Decide(Input{Bundle: targetingtest.Bundle(), Target: target, Action: rollout.Promote})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -48,7 +48,7 @@ func TestRecordedBundles_GiveTheRecordedDeployments(t *testing.T) {
 			if target.Err != nil {
 				t.Fatal(target.Err)
 			}
-			out, err := Decide(Input{Bundle: bundle, Target: target, Verdict: rollout.Promote, PlainInSecrets: true})
+			out, err := Decide(Input{Bundle: bundle, Target: target, Action: rollout.Promote, PlainInSecrets: true})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -57,7 +57,7 @@ func TestRecordedBundles_GiveTheRecordedDeployments(t *testing.T) {
 			if out.Deployment.Annotations[annotation.PlainValues] != out.Values.Hash() {
 				t.Errorf("%s: the values are not marked as plain", out.Deployment.Name)
 			}
-			expectSameIDInline(t, Input{Bundle: bundle, Target: target, Verdict: rollout.Promote}, out)
+			expectSameIDInline(t, Input{Bundle: bundle, Target: target, Action: rollout.Promote}, out)
 			out.Deployment.Annotations = nil // only the mark, which Rancher Fleet does not have
 			expectRecordedDeployment(t, want, out.Deployment)
 			expectTakenOver(t, Input{Bundle: bundle, Target: target}, want)
@@ -109,7 +109,7 @@ func expectSameIDInline(t *testing.T, in Input, recorded Outcome) {
 // deployed again in either direction: an agent deploys only another deployment ID.
 func expectTakenOver(t *testing.T, in Input, theirs *fleet.BundleDeployment) {
 	t.Helper()
-	for _, in.Verdict = range []rollout.Verdict{rollout.Promote, rollout.Stage} {
+	for _, in.Action = range []rollout.Action{rollout.Promote, rollout.Stage} {
 		for _, in.PlainInSecrets = range []bool{false, true} {
 			in.Existing, in.SecretKnown = theirs, true
 			taken, err := Decide(in)
@@ -117,14 +117,14 @@ func expectTakenOver(t *testing.T, in Input, theirs *fleet.BundleDeployment) {
 				t.Fatal(err)
 			}
 			if !Same(theirs, taken.Deployment) || !taken.KeepSecret && taken.Values.Hash() != theirs.Spec.ValuesHash {
-				t.Errorf("taken over, %v: %s", in.Verdict, cmp.Diff(theirs.Spec, taken.Deployment.Spec))
+				t.Errorf("taken over, %v: %s", in.Action, cmp.Diff(theirs.Spec, taken.Deployment.Spec))
 			}
 			in.Existing = nil
 			ours, err := Decide(in)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if in.Verdict == rollout.Promote && ours.Deployment.Spec.DeploymentID != theirs.Spec.DeploymentID {
+			if in.Action == rollout.Promote && ours.Deployment.Spec.DeploymentID != theirs.Spec.DeploymentID {
 				t.Errorf("%s: Rancher Fleet would deploy %s again as %s", theirs.Name, ours.Deployment.Spec.DeploymentID, theirs.Spec.DeploymentID)
 			}
 		}

@@ -13,7 +13,7 @@ import (
 // Targets that the rollout has not reached keep both states and their Secret. Fields that no rollout limits are
 // updated.
 func TestTargetNotReached_KeepsItsStates(t *testing.T) {
-	in := Input{Bundle: targetingtest.Bundle(paused), Target: newTarget(t), Verdict: rollout.Leave, Existing: existing(t)}
+	in := Input{Bundle: targetingtest.Bundle(paused), Target: newTarget(t), Action: rollout.NoChange, Existing: existing(t)}
 	in.Target.Options.CorrectDrift = &fleet.CorrectDrift{Enabled: true}
 	in.Bundle.Spec.DependsOn = []fleet.BundleRef{{Name: "db"}}
 	in.Target.Cluster = in.Target.Cluster.DeepCopy()
@@ -32,11 +32,11 @@ func TestTargetNotReached_KeepsItsStates(t *testing.T) {
 
 // While the staged state does not change, the Secret does not have to be read.
 func TestUnchangedStagedState_KeepsItsSecret(t *testing.T) {
-	first, err := Decide(Input{Bundle: targetingtest.Bundle(), Target: newTarget(t), Verdict: rollout.Stage, Existing: existing(t), Values: oldValues()})
+	first, err := Decide(Input{Bundle: targetingtest.Bundle(), Target: newTarget(t), Action: rollout.Stage, Existing: existing(t), Values: oldValues()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	in := Input{Bundle: targetingtest.Bundle(), Target: newTarget(t), Verdict: rollout.Stage, Existing: first.Deployment, SecretKnown: true}
+	in := Input{Bundle: targetingtest.Bundle(), Target: newTarget(t), Action: rollout.Stage, Existing: first.Deployment, SecretKnown: true}
 	again, err := Decide(in)
 	if err != nil {
 		t.Fatal(err)
@@ -52,8 +52,8 @@ func TestNeedsValues(t *testing.T) {
 		want   bool
 	}{
 		"new state is staged":                              {func(*Input) {}, true},
-		"target is promoted":                               {func(in *Input) { in.Verdict = rollout.Promote }, false},
-		"target is left unchanged":                         {func(in *Input) { in.Verdict = rollout.Leave }, false},
+		"target is promoted":                               {func(in *Input) { in.Action = rollout.Promote }, false},
+		"target is left unchanged":                         {func(in *Input) { in.Action = rollout.NoChange }, false},
 		"deployment does not exist":                        {func(in *Input) { in.Existing = nil }, false},
 		"deployment has no values":                         {func(in *Input) { in.Existing.Spec.ValuesHash = "" }, false},
 		"the same state stays staged":                      {func(in *Input) { in.Target.DeploymentID = oldID }, false},
@@ -62,7 +62,7 @@ func TestNeedsValues(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			in := Input{Bundle: targetingtest.Bundle(), Target: newTarget(t), Verdict: rollout.Stage, Existing: existing(t), SecretKnown: true}
+			in := Input{Bundle: targetingtest.Bundle(), Target: newTarget(t), Action: rollout.Stage, Existing: existing(t), SecretKnown: true}
 			in.Existing.Spec.WaitingForValues = false
 			test.change(&in)
 			if got := in.NeedsValues(); got != test.want {

@@ -30,9 +30,9 @@ func AutoscalersOf(release []*unstructured.Unstructured) Autoscalers {
 	return found
 }
 
-// leaveToAutoscaler drops the replicas of a desired workload if an autoscaler of the same release may have set the
+// dropScaledReplicas drops the replicas of a desired workload if an autoscaler of the same release may have set the
 // live number. A number outside the autoscaler's limits counts as drift.
-func leaveToAutoscaler(in Input, desired map[string]any) {
+func dropScaledReplicas(in Input, desired map[string]any) {
 	switch in.Desired.GroupVersionKind().GroupKind() {
 	case schema.GroupKind{Group: "apps", Kind: "Deployment"}, schema.GroupKind{Group: "apps", Kind: "StatefulSet"}:
 	default:

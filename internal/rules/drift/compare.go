@@ -46,7 +46,7 @@ func (c Comparer) Compare(in Input) (Patch, error) {
 	desired, live := normalise(in.Desired), normalise(in.Live)
 	in.Rules.apply(gvk, desired)
 	in.Rules.apply(gvk, live)
-	leaveToAutoscaler(in, desired)
+	dropScaledReplicas(in, desired)
 	k := c.kindOf(gvk)
 	want, _ := k.recast(desired).(map[string]any)
 	merged, _ := merge(live, want, k.lists(), "").(map[string]any)

@@ -48,7 +48,7 @@ func normalise(object *unstructured.Unstructured) map[string]any {
 	case kind.Group == groupRBAC:
 		normaliseRBAC(out)
 	case kind.Group == groupAdmission:
-		leaveBundles(out)
+		dropCABundles(out)
 	case kind == schema.GroupKind{Kind: "Endpoints"}:
 		sortSubsets(out)
 	case kind == schema.GroupKind{Group: "argoproj.io", Kind: "Rollout"}:
@@ -93,9 +93,9 @@ func normaliseRBAC(role map[string]any) {
 	}
 }
 
-// leaveBundles drops the certificates of webhooks that the manifest leaves to another component. The live object needs
+// dropCABundles drops the certificates of webhooks that the manifest leaves to another component. The live object needs
 // no change, because only desired fields are compared.
-func leaveBundles(configuration map[string]any) {
+func dropCABundles(configuration map[string]any) {
 	webhooks, _ := configuration["webhooks"].([]any)
 	for _, webhook := range webhooks {
 		fields, _ := webhook.(map[string]any)

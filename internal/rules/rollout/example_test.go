@@ -34,7 +34,7 @@ func ExampleDecide() {
 	}
 	decision := rollout.Decide(layout, steps)
 	for i, cluster := range clusters {
-		fmt.Printf("%s promoted=%t waits for %q\n", cluster.Name, decision.Verdicts[i] == rollout.Promote, decision.Waits[i])
+		fmt.Printf("%s promoted=%t waits for %q\n", cluster.Name, decision.Actions[i] == rollout.Promote, decision.Waits[i])
 	}
 	// Output:
 	// east promoted=true waits for ""

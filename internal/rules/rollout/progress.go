@@ -15,10 +15,10 @@ type Progress struct {
 	Partitions []fleet.PartitionStatus
 }
 
-// totals is the sum of the Standings of some steps.
+// totals is the sum of the Availability of some steps.
 type totals struct{ unavailable, behind, unreachable int }
 
-func (t *totals) add(s Standing) {
+func (t *totals) add(s Availability) {
 	if s.Unavailable {
 		t.unavailable++
 	}
@@ -36,10 +36,10 @@ func ProgressOf(layout Layout, steps []Step) Progress {
 	var all totals
 	partitions := make([]totals, len(layout.Partitions))
 	for _, step := range steps {
-		standing := step.Standing()
-		all.add(standing)
+		availability := step.Availability()
+		all.add(availability)
 		for _, p := range step.Partitions {
-			partitions[p].add(standing)
+			partitions[p].add(availability)
 		}
 	}
 	out := Progress{

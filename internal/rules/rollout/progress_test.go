@@ -8,29 +8,29 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-func TestStanding(t *testing.T) {
+func TestAvailability(t *testing.T) {
 	tests := map[string]struct {
 		in   Step
-		want Standing
+		want Availability
 	}{
-		"ready and up to date":                 {step(deployed("2", "2", "2")), Standing{}},
-		"not ready":                            {step(unready(deployed("2", "2", "2"))), Standing{Unavailable: true, Behind: true}},
-		"not applied":                          {step(deployed("2", "2", "1")), Standing{Unavailable: true, Behind: true}},
-		"available, but not the newest":        {step(deployed("2", "1", "1")), Standing{Behind: true}},
-		"not even staged":                      {step(old()), Standing{Behind: true}},
-		"does not exist yet":                   {step(nil), Standing{Behind: true}},
-		"perhaps promoted":                     {step(old(), inDoubt), Standing{Unavailable: true, Behind: true}},
-		"being deleted":                        {step(going(deployed("2", "2", "2"))), Standing{Unavailable: true, Behind: true}},
-		"unreachable, with an old state":       {step(unready(old()), unreachable), Standing{Unreachable: true}},
-		"unreachable, without a deployment":    {step(nil, unreachable), Standing{Unreachable: true}},
-		"newest state unknown":                 {step(old(), blocked), Standing{}},
-		"newest state unknown, not ready":      {step(unready(old()), blocked), Standing{Unavailable: true, Behind: true}},
-		"newest state unknown, does not exist": {step(nil, blocked), Standing{}},
+		"ready and up to date":                 {step(deployed("2", "2", "2")), Availability{}},
+		"not ready":                            {step(unready(deployed("2", "2", "2"))), Availability{Unavailable: true, Behind: true}},
+		"not applied":                          {step(deployed("2", "2", "1")), Availability{Unavailable: true, Behind: true}},
+		"available, but not the newest":        {step(deployed("2", "1", "1")), Availability{Behind: true}},
+		"not even staged":                      {step(old()), Availability{Behind: true}},
+		"does not exist yet":                   {step(nil), Availability{Behind: true}},
+		"perhaps promoted":                     {step(old(), uncertain), Availability{Unavailable: true, Behind: true}},
+		"being deleted":                        {step(going(deployed("2", "2", "2"))), Availability{Unavailable: true, Behind: true}},
+		"unreachable, with an old state":       {step(unready(old()), unreachable), Availability{Unreachable: true}},
+		"unreachable, without a deployment":    {step(nil, unreachable), Availability{Unreachable: true}},
+		"newest state unknown":                 {step(old(), blocked), Availability{}},
+		"newest state unknown, not ready":      {step(unready(old()), blocked), Availability{Unavailable: true, Behind: true}},
+		"newest state unknown, does not exist": {step(nil, blocked), Availability{}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := test.in.Standing(); got != test.want {
-				t.Errorf("standing = %+v, want %+v", got, test.want)
+			if got := test.in.Availability(); got != test.want {
+				t.Errorf("availability = %+v, want %+v", got, test.want)
 			}
 		})
 	}

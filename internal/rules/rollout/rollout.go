@@ -4,12 +4,12 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// Verdict is what the rollout allows for one target now.
-type Verdict int
+// Action is what the rollout allows for one target now.
+type Action int
 
 const (
-	// Leave keeps the staged and the deployed state. It creates nothing.
-	Leave Verdict = iota
+	// NoChange keeps the staged and the deployed state. It creates nothing.
+	NoChange Action = iota
 	// Stage writes the newest state as staged. The agent keeps the state that it has.
 	Stage
 	// Promote lets the agent apply the newest state.
@@ -55,14 +55,14 @@ type Step struct {
 	Absent bool
 	// Blocked means that nothing can be written for the target. Its existing state still counts.
 	Blocked bool
-	// InDoubt means that a promotion or a first deployment was sent with an unknown result. It counts as done.
-	InDoubt bool
+	// Uncertain means that a promotion or a first deployment was sent with an unknown result. It counts as done.
+	Uncertain bool
 	// Partitions are the indexes of the target's partitions, ascending.
 	Partitions []int
 }
 
-// Standing says how one target counts.
-type Standing struct {
+// Availability describes how one target counts.
+type Availability struct {
 	// Unavailable means that the agent has not applied its state yet, or that it is not ready. It counts against the
 	// limits.
 	Unavailable bool
@@ -72,13 +72,13 @@ type Standing struct {
 	Unreachable bool
 }
 
-// Standing returns how the step counts.
-func (s Step) Standing() Standing {
+// Availability returns how the step counts.
+func (s Step) Availability() Availability {
 	if s.isUnreachable() {
-		return Standing{Unreachable: true}
+		return Availability{Unreachable: true}
 	}
 	unavailable := s.isUnavailable()
-	return Standing{Unavailable: unavailable, Behind: unavailable || !s.Blocked && !s.isUpToDate(s.staged())}
+	return Availability{Unavailable: unavailable, Behind: unavailable || !s.Blocked && !s.isUpToDate(s.staged())}
 }
 
 // isUnreachable reports whether nothing that is written for the target has an effect now.
@@ -88,7 +88,7 @@ func (s Step) isUnreachable() bool {
 
 // isUnavailable reports whether the existing deployment is unavailable or is about to become so.
 func (s Step) isUnavailable() bool {
-	return s.InDoubt || s.Deployment != nil && (s.isGoing() || !IsAvailable(s.Deployment))
+	return s.Uncertain || s.Deployment != nil && (s.isGoing() || !IsAvailable(s.Deployment))
 }
 
 // isGoing reports whether the existing deployment is being deleted. It is created again afterwards.
@@ -113,9 +113,9 @@ func IsAvailable(bd *fleet.BundleDeployment) bool {
 
 // Decision is what one round of a rollout does, and why the other targets wait.
 type Decision struct {
-	// Verdicts and Waits have the order of the steps.
-	Verdicts []Verdict
-	Waits    []Wait
+	// Actions and Waits have the order of the steps.
+	Actions []Action
+	Waits   []Wait
 	// Disruptive marks the steps that are available and become unavailable when they are written. They are written first:
 	// they are available now, and writing others before them would use up maxUnavailable.
 	Disruptive []bool
@@ -134,14 +134,14 @@ type Decision struct {
 func Decide(layout Layout, steps []Step) Decision {
 	r := &rollout{
 		layout: layout, steps: steps, unavailableIn: make([]int, len(layout.Partitions)),
-		out: Decision{Verdicts: make([]Verdict, len(steps)), Waits: make([]Wait, len(steps)), Disruptive: make([]bool, len(steps))},
+		out: Decision{Actions: make([]Action, len(steps)), Waits: make([]Wait, len(steps)), Disruptive: make([]bool, len(steps))},
 	}
 	members := make([][]int, len(layout.Partitions))
 	for i, step := range steps {
 		for _, p := range step.Partitions {
 			members[p] = append(members[p], i)
 		}
-		if step.Standing().Unavailable {
+		if step.Availability().Unavailable {
 			r.count(step)
 		}
 		r.out.Waits[i] = unreached(step)
@@ -171,7 +171,7 @@ func unreached(step Step) Wait {
 		return WaitBlocked
 	case len(step.Partitions) == 0:
 		return WaitNoPartition
-	case !step.Standing().Behind && !step.isUnreachable():
+	case !step.Availability().Behind && !step.isUnreachable():
 		return ""
 	default:
 		return WaitPartition
@@ -200,7 +200,7 @@ func (r *rollout) count(step Step) {
 func (r *rollout) stage(i int) {
 	step := r.steps[i]
 	switch {
-	case step.Blocked || step.isGoing() || r.out.Verdicts[i] != Leave:
+	case step.Blocked || step.isGoing() || r.out.Actions[i] != NoChange:
 		return // the last condition: an earlier partition has handled the step
 	case step.Deployment != nil:
 	case r.out.NewlyCreated >= r.layout.MaxNew:
@@ -213,12 +213,12 @@ func (r *rollout) stage(i int) {
 			r.count(step)
 		}
 	}
-	r.out.Verdicts[i] = Stage
+	r.out.Actions[i] = Stage
 }
 
 // promote gives the staged state to the agent, if the limits allow it.
 func (r *rollout) promote(i int) {
-	if r.out.Verdicts[i] != Stage {
+	if r.out.Actions[i] != Stage {
 		return
 	}
 	step := r.steps[i]
@@ -244,7 +244,7 @@ func (r *rollout) promote(i int) {
 	}
 	r.out.Waits[i] = wait
 	if wait == "" {
-		r.out.Verdicts[i] = Promote
+		r.out.Actions[i] = Promote
 	}
 }
 
@@ -264,9 +264,9 @@ func (r *rollout) hasRoom(step Step) bool {
 func (r *rollout) behind(members []int) (count int) {
 	for _, i := range members {
 		step := r.steps[i]
-		standing := step.Standing()
-		justStaged := r.out.Verdicts[i] != Leave && step.isUpToDate(step.DeploymentID)
-		if standing.Unavailable || standing.Behind && !justStaged {
+		availability := step.Availability()
+		justStaged := r.out.Actions[i] != NoChange && step.isUpToDate(step.DeploymentID)
+		if availability.Unavailable || availability.Behind && !justStaged {
 			count++
 		}
 	}

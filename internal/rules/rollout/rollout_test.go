@@ -44,7 +44,7 @@ func pausedStep(s *Step)          { s.Paused = true }
 func unreachable(s *Step)         { s.Unreachable = true }
 func absent(s *Step)              { s.Absent = true }
 func blocked(s *Step)             { s.Blocked = true }
-func inDoubt(s *Step)             { s.InDoubt = true }
+func uncertain(s *Step)           { s.Uncertain = true }
 func nowhere(s *Step)             { s.Partitions = nil }
 func within(p ...int) func(*Step) { return func(s *Step) { s.Partitions = p } }
 
@@ -67,12 +67,12 @@ func late(partitions int, l Layout) Layout {
 	return l
 }
 
-var verdictNames = map[Verdict]string{Leave: "leave", Stage: "stage", Promote: "promote"}
+var actionNames = map[Action]string{NoChange: "leave", Stage: "stage", Promote: "promote"}
 
-// inWords returns the verdict of each step, and why it waits.
+// inWords returns the action of each step, and why it waits.
 func (d Decision) inWords() (out []string) {
-	for i, verdict := range d.Verdicts {
-		text := verdictNames[verdict]
+	for i, action := range d.Actions {
+		text := actionNames[action]
 		if d.Disruptive[i] {
 			text += " first"
 		}
@@ -179,11 +179,11 @@ func TestDecide(t *testing.T) {
 			layout(1, 0, 1), []Step{step(old(), blocked), step(nil, blocked), step(old(), within(1))},
 			[]string{"leave: blocked", "leave: blocked", "promote first"}, Decision{},
 		},
-		"promotion in doubt: counted and tried again": {
-			layout(1, 2), []Step{step(old()), step(old(), inDoubt)}, []string{"stage: maxUnavailable", "promote"}, Decision{},
+		"promotion uncertain: counted and tried again": {
+			layout(1, 2), []Step{step(old()), step(old(), uncertain)}, []string{"stage: maxUnavailable", "promote"}, Decision{},
 		},
-		"promotion in doubt in this round: counted, others wait": {
-			layout(1, 1, 1), []Step{step(nil, blocked, inDoubt), step(old()), step(old(), within(1))},
+		"promotion uncertain in this round: counted, others wait": {
+			layout(1, 1, 1), []Step{step(nil, blocked, uncertain), step(old()), step(old(), within(1))},
 			[]string{"leave: blocked", "stage: maxUnavailable", "leave: earlier partition"}, Decision{},
 		},
 		"deployment being deleted: counted and unchanged": {

@@ -50,17 +50,17 @@ func (s *simulation) steps(layout Layout) (out []Step) {
 }
 
 // write carries out the decision for one cluster. It returns false if there was nothing to do.
-func (s *simulation) write(cluster string, verdict Verdict) bool {
+func (s *simulation) write(cluster string, action Action) bool {
 	bd := s.deployments[cluster]
-	if bd == nil && verdict != Leave {
+	if bd == nil && action != NoChange {
 		bd = &fleet.BundleDeployment{}
 		s.deployments[cluster] = bd
 	}
-	if verdict == Leave || bd.Spec.StagedDeploymentID == s.newest && (verdict == Stage || bd.Spec.DeploymentID == s.newest) {
+	if action == NoChange || bd.Spec.StagedDeploymentID == s.newest && (action == Stage || bd.Spec.DeploymentID == s.newest) {
 		return false
 	}
 	bd.Spec.StagedDeploymentID = s.newest
-	if verdict == Promote {
+	if action == Promote {
 		bd.Spec.DeploymentID = s.newest
 	}
 	return true
@@ -90,13 +90,13 @@ func (s *simulation) pass(t *testing.T, random *rand.Rand) (wrote bool) {
 	created := 0
 	for _, i := range order {
 		name := s.clusters[i].Name
-		if s.deployments[name] == nil && decision.Verdicts[i] != Leave {
+		if s.deployments[name] == nil && decision.Actions[i] != NoChange {
 			created++
 		}
 		if decision.Disruptive[i] {
 			s.judge(t, layout, i)
 		}
-		wrote = s.write(name, decision.Verdicts[i]) || wrote
+		wrote = s.write(name, decision.Actions[i]) || wrote
 	}
 	if created > layout.MaxNew || created != decision.NewlyCreated {
 		t.Fatalf("%d created, %d said, at most %d", created, decision.NewlyCreated, layout.MaxNew)

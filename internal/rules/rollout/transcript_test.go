@@ -29,8 +29,8 @@ func (s *stage) passes() {
 		waits := map[Wait][]string{}
 		for i, c := range s.clusters {
 			isNew := s.deployments[c.Name] == nil
-			if s.write(c.Name, decision.Verdicts[i]) {
-				what := map[Verdict]string{Stage: "stages", Promote: "promotes"}[decision.Verdicts[i]]
+			if s.write(c.Name, decision.Actions[i]) {
+				what := map[Action]string{Stage: "stages", Promote: "promotes"}[decision.Actions[i]]
 				if isNew {
 					what = "creates"
 				}

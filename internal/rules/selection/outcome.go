@@ -47,8 +47,8 @@ type Target struct {
 	Namespace string
 	// Failure, if set, says why the Bundle cannot be deployed to the cluster.
 	Failure string
-	// InDoubt means that a write may have succeeded, also despite Failure, or may succeed soon. The rollout waits for it.
-	InDoubt bool
+	// Uncertain means that a write may have succeeded, also despite Failure, or may succeed soon. The rollout waits for it.
+	Uncertain bool
 	// DeploymentID is the newest deployment ID, or empty if it is unknown.
 	DeploymentID string
 	// Partitions are the rollout partitions of the cluster, in ascending order.
@@ -65,7 +65,7 @@ type Target struct {
 func (t Target) Step(bd *fleet.BundleDeployment) rollout.Step {
 	return rollout.Step{
 		DeploymentID: t.DeploymentID, Deployment: bd, Partitions: t.Partitions, Paused: t.Paused,
-		Unreachable: t.Unreachable, Absent: t.Absent, InDoubt: t.InDoubt,
-		Blocked: t.Failure != "" && !t.InDoubt || t.DeploymentID == "" || t.Namespace == "",
+		Unreachable: t.Unreachable, Absent: t.Absent, Uncertain: t.Uncertain,
+		Blocked: t.Failure != "" && !t.Uncertain || t.DeploymentID == "" || t.Namespace == "",
 	}
 }

@@ -18,9 +18,9 @@ func TestTargetStep_SetsBlocked(t *testing.T) {
 	}{
 		"written":                        {func(*Target) {}, false},
 		"with a template that fails":     {func(t *Target) { t.Failure = "targeting error: no" }, true},
-		"with a write in doubt":          {func(t *Target) { t.Failure, t.InDoubt = "write error: who knows", true }, false},
-		"in doubt without an error":      {func(t *Target) { t.InDoubt = true }, false},
-		"in doubt and without an ID":     {func(t *Target) { t.Failure, t.InDoubt, t.DeploymentID = "write error: who knows", true, "" }, true},
+		"with a write in doubt":          {func(t *Target) { t.Failure, t.Uncertain = "write error: who knows", true }, false},
+		"in doubt without an error":      {func(t *Target) { t.Uncertain = true }, false},
+		"in doubt and without an ID":     {func(t *Target) { t.Failure, t.Uncertain, t.DeploymentID = "write error: who knows", true, "" }, true},
 		"without a namespace":            {func(t *Target) { t.Namespace = "" }, true},
 		"without a newest deployment ID": {func(t *Target) { t.DeploymentID = "" }, true},
 	}
@@ -28,7 +28,7 @@ func TestTargetStep_SetsBlocked(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			target, bd := told, &fleet.BundleDeployment{}
 			test.change(&target)
-			want := rollout.Step{DeploymentID: target.DeploymentID, Deployment: bd, Partitions: []int{1}, Blocked: test.blocked, InDoubt: target.InDoubt}
+			want := rollout.Step{DeploymentID: target.DeploymentID, Deployment: bd, Partitions: []int{1}, Blocked: test.blocked, Uncertain: target.Uncertain}
 			if diff := cmp.Diff(want, target.Step(bd)); diff != "" {
 				t.Errorf("step (-want +got):\n%s", diff)
 			}

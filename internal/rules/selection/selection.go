@@ -114,8 +114,8 @@ func isLeaving(cluster *fleet.Cluster) bool { return cluster.DeletionTimestamp !
 
 // Written describes the writes of the current pass. The keys are namespaces.
 type Written struct {
-	// InDoubt are the namespaces in which a promotion may have been applied.
-	InDoubt map[string]bool
+	// Uncertain are the namespaces in which a promotion may have been applied.
+	Uncertain map[string]bool
 	// Failed are the namespaces in which a write of this pass failed. The value is true if it is unknown whether the
 	// write was applied.
 	Failed map[string]bool
@@ -140,13 +140,13 @@ func (s Selection) Steps(existing []*fleet.BundleDeployment, written Written) []
 			Absent:       s.absent[keyOf(target.Cluster)],
 			// A Cluster without a namespace enqueues the Bundle when it gets one.
 			Blocked:    target.Err != nil || namespace == "" || failed,
-			InDoubt:    written.InDoubt[namespace] || doubt,
+			Uncertain:  written.Uncertain[namespace] || doubt,
 			Partitions: s.Layout.Of[i],
 		}
 	}
 	for namespace, target := range s.blocked {
 		out = append(out, rollout.Step{
-			Deployment: byNamespace[namespace], Blocked: true, InDoubt: written.InDoubt[namespace],
+			Deployment: byNamespace[namespace], Blocked: true, Uncertain: written.Uncertain[namespace],
 			Unreachable: target.Unreachable, Absent: target.Absent,
 		})
 	}

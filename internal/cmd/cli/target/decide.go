@@ -78,7 +78,7 @@ func deploymentOf(bundle *fleet.Bundle, target targeting.Target) (*fleet.BundleD
 	if err != nil {
 		return nil, err
 	}
-	made, err := delivery.Decide(delivery.Input{Bundle: bundle, Target: target, Verdict: rollout.Promote})
+	made, err := delivery.Decide(delivery.Input{Bundle: bundle, Target: target, Action: rollout.Promote})
 	if err == nil {
 		err = made.Values.Check()
 	}

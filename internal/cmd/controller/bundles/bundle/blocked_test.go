@@ -154,7 +154,7 @@ func TestHeldDeployment_LeavesRoom(t *testing.T) {
 	tests := map[string]struct {
 		strategy    *fleet.RolloutStrategy
 		unreachable map[types.NamespacedName]bool
-		want        rollout.Verdict
+		want        rollout.Action
 	}{
 		"without a limit":      {nil, nil, rollout.Promote},
 		"limit is used up":     {&fleet.RolloutStrategy{MaxUnavailable: &one}, nil, rollout.Stage},
@@ -169,8 +169,8 @@ func TestHeldDeployment_LeavesRoom(t *testing.T) {
 				unreachable: test.unreachable,
 			}
 			decision := newRound(in, in.selected()).decision
-			if got := decision.Verdicts[0]; got != test.want {
-				t.Errorf("verdict %v, want %v: %v", got, test.want, decision.Waits)
+			if got := decision.Actions[0]; got != test.want {
+				t.Errorf("action %v, want %v: %v", got, test.want, decision.Waits)
 			}
 		})
 	}

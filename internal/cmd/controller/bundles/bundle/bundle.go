@@ -88,7 +88,7 @@ func (h *handler) handle(ctx context.Context, key types.NamespacedName) error {
 		h.cache.setWaiting(key, false)
 		h.source.Forget(key)
 		if bundle == nil {
-			return h.leaveNothing(key)
+			return h.deleteLeftovers(key)
 		}
 		return nil
 	}
@@ -149,8 +149,8 @@ func (h *handler) leave(bundle *fleet.Bundle) error {
 	return err
 }
 
-// leaveNothing deletes the BundleDeployments of a Bundle whose finalizer was removed, as the search for orphans at startup does.
-func (h *handler) leaveNothing(key types.NamespacedName) error {
+// deleteLeftovers deletes the BundleDeployments of a Bundle whose finalizer was removed, as the search for orphans at startup does.
+func (h *handler) deleteLeftovers(key types.NamespacedName) error {
 	left, err := h.app.BundleDeployments.Cache().GetByIndex(index.DeploymentsByBundle, key.String())
 	left = slices.DeleteFunc(left, func(bd *fleet.BundleDeployment) bool { return !objects.IsOurs(bd) || !h.app.Owns(bd) })
 	if err != nil || len(left) == 0 {

@@ -159,7 +159,7 @@ func (c *cache) setUpToDate(bundle *fleet.Bundle, target targeting.Target, bd *f
 
 // decided is what the pass has decided about a target, apart from its options.
 type decided struct {
-	verdict        rollout.Verdict
+	action         rollout.Action
 	plainInSecrets bool
 }
 
@@ -171,7 +171,7 @@ func stateOf(bundle *fleet.Bundle, cluster *fleet.Cluster, bd *fleet.BundleDeplo
 	p.Texts(cluster.Status.Namespace, string(bd.UID))
 	p.Flags(cluster.Spec.Paused, cluster.Status.Scheduled, cluster.Status.ActiveSchedule)
 	p.Number(bd.Generation)
-	p.Number(int64(how.verdict))
+	p.Number(int64(how.action))
 	p.Flags(how.plainInSecrets)
 	p.Map(bd.Labels)
 	return p.Fingerprint()

@@ -82,7 +82,7 @@ func (f failures) addTo(outcome selection.Outcome) selection.Outcome {
 	for i := range outcome.Targets {
 		target := &outcome.Targets[i]
 		if failed, found := f[target.Namespace]; found && target.Failure == "" {
-			target.Failure, target.InDoubt = failed.message, failed.uncertain
+			target.Failure, target.Uncertain = failed.message, failed.uncertain
 		}
 	}
 	return outcome
@@ -95,7 +95,7 @@ func (h *handler) failing(bundle types.NamespacedName) failures {
 	found := failures{}
 	for _, target := range before.Targets {
 		if strings.HasPrefix(target.Failure, writeError) || target.Failure == selection.TargetingError+errForeign.Error() {
-			found[target.Namespace] = failure{target.Failure, target.InDoubt}
+			found[target.Namespace] = failure{target.Failure, target.Uncertain}
 		}
 	}
 	return found

@@ -52,7 +52,7 @@ func TestFailures(t *testing.T) {
 			}
 			before := selection.Outcome{Targets: []selection.Target{{Namespace: "a"}, {Namespace: "b"}, {Namespace: "c", Failure: "of its own"}}}
 			got := failed.addTo(before)
-			want := []selection.Target{{Namespace: "a"}, {Namespace: "b", Failure: test.told, InDoubt: test.uncertain}, {Namespace: "c", Failure: "of its own"}}
+			want := []selection.Target{{Namespace: "a"}, {Namespace: "b", Failure: test.told, Uncertain: test.uncertain}, {Namespace: "c", Failure: "of its own"}}
 			if diff := cmp.Diff(want, got.Targets); diff != "" {
 				t.Errorf("targets (-want +got):\n%s", diff)
 			}
@@ -71,7 +71,7 @@ func TestReportedFailures_StayUntilTheNextTry(t *testing.T) {
 	}
 	h.outcomes.Set(key, selection.Outcome{Targets: []selection.Target{
 		{Namespace: "a", Failure: writeError + "no"}, {Namespace: "b", Failure: selection.TargetingError + errForeign.Error()},
-		{Namespace: "c", Failure: selection.TargetingError + "a template"}, {Namespace: "d"}, {Namespace: "e", Failure: writeError + "who knows", InDoubt: true},
+		{Namespace: "c", Failure: selection.TargetingError + "a template"}, {Namespace: "d"}, {Namespace: "e", Failure: writeError + "who knows", Uncertain: true},
 	}})
 	want := failures{
 		"a": {message: "write error: no"}, "b": {message: selection.TargetingError + errForeign.Error()}, "e": {message: "write error: who knows", uncertain: true},

@@ -172,7 +172,7 @@ func (h *handler) gatherDeployments(in *input) error {
 	if err != nil {
 		return err
 	}
-	in.existing, in.written.InDoubt = h.mutations.newest(reconcile.KeyOf(in.bundle), cached)
+	in.existing, in.written.Uncertain = h.mutations.newest(reconcile.KeyOf(in.bundle), cached)
 	unlabelled, err := h.unlabelled(*in)
 	in.existing = append(in.existing, unlabelled...)
 	return err

@@ -76,7 +76,7 @@ func (m *mutations) note(bundle types.NamespacedName, written ...*fleet.BundleDe
 	known := m.of(bundle)
 	for _, bd := range written {
 		known.written.Note(bd.Namespace, bd, nil, m.clock())
-		known.settle(bd)
+		known.endUncertainty(bd)
 	}
 }
 
@@ -149,11 +149,11 @@ func (m *mutations) newest(bundle types.NamespacedName, cached []*fleet.BundleDe
 // caughtUp drops the entries that the cache has caught up with.
 func (of *mutationsOfBundle) caughtUp(cached *fleet.BundleDeployment) {
 	of.written.CaughtUp(cached.Namespace, cached)
-	of.settle(cached)
+	of.endUncertainty(cached)
 }
 
-// settle ends the uncertainty about a write when a later state is seen.
-func (of *mutationsOfBundle) settle(seen *fleet.BundleDeployment) {
+// endUncertainty ends the uncertainty about a write when a later state is seen.
+func (of *mutationsOfBundle) endUncertainty(seen *fleet.BundleDeployment) {
 	if write, is := of.uncertain[seen.Namespace]; is && reconcile.Newer(seen, write.base) {
 		delete(of.uncertain, seen.Namespace)
 	}

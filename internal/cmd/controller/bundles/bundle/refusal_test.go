@@ -463,7 +463,7 @@ func TestRevert_IsNotBlockedByAnUnknownResult(t *testing.T) {
 	if err := d.pass(t.Context()); err != nil || len(d.promoted(t)) > 0 {
 		t.Errorf("while the result is unknown: %v, promoted %v", err, d.promoted(t))
 	}
-	if outcome, _ := d.outcomes.Get(web); !outcome.Targets[1].InDoubt || outcome.Targets[0].InDoubt {
+	if outcome, _ := d.outcomes.Get(web); !outcome.Targets[1].Uncertain || outcome.Targets[0].Uncertain {
 		t.Errorf("the status does not count it: %+v", outcome.Targets)
 	}
 	if wait := d.mutations.uncertainFor(web); wait <= 0 {

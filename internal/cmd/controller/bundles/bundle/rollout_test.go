@@ -79,7 +79,7 @@ func TestRound_WritesWithinTheLimits(t *testing.T) {
 			input{bundle: bundle(everywhere, atMost("1")), clusters: three, existing: all}, []string{"promote c-a"}, []string{"stage c-b", "stage c-c"},
 		},
 		"uncertain promotion: counts, and is retried": {
-			input{bundle: bundle(everywhere, atMost("1")), clusters: three, existing: all, written: selection.Written{InDoubt: map[string]bool{"c-b": true}}},
+			input{bundle: bundle(everywhere, atMost("1")), clusters: three, existing: all, written: selection.Written{Uncertain: map[string]bool{"c-b": true}}},
 			nil, []string{"stage c-a", "promote c-b", "stage c-c"},
 		},
 		"silent clusters are staged and do not count": {

@@ -45,7 +45,7 @@ func (r round) writes() writes {
 		entry := selection.Target{
 			Cluster: reconcile.KeyOf(target.Cluster), Namespace: target.Cluster.Status.Namespace,
 			DeploymentID: target.DeploymentID, Partitions: r.steps[i].Partitions,
-			Unreachable: r.steps[i].Unreachable, Absent: r.steps[i].Absent, InDoubt: r.steps[i].InDoubt, Paused: r.steps[i].Paused,
+			Unreachable: r.steps[i].Unreachable, Absent: r.steps[i].Absent, Uncertain: r.steps[i].Uncertain, Paused: r.steps[i].Paused,
 		}
 		made, err := r.write(i, target)
 		if err != nil {
@@ -70,14 +70,14 @@ func (r round) writes() writes {
 
 // write returns the write for one target. It returns nil if nothing can, may or has to be written.
 func (r round) write(i int, target targeting.Target) (*write, error) {
-	existing, verdict := r.steps[i].Deployment, r.decision.Verdicts[i]
-	how := decided{verdict, r.plainInSecrets}
+	existing, action := r.steps[i].Deployment, r.decision.Actions[i]
+	how := decided{action, r.plainInSecrets}
 	switch {
 	case r.cache.isUpToDate(r.bundle, target, existing, how) && r.secretHolds(existing.UID):
 		return nil, nil
 	case r.steps[i].Blocked:
 		return nil, target.Err
-	case hasToWait(existing, verdict):
+	case hasToWait(existing, action):
 		return nil, nil
 	}
 	target, err := target.Complete()
@@ -89,7 +89,7 @@ func (r round) write(i int, target targeting.Target) (*write, error) {
 		return nil, err
 	}
 	w := &write{Outcome: made, existing: existing, settle: func() { r.cache.setUpToDate(r.bundle, target, existing, how) }}
-	if r.cache != nil && w.isDone() && (verdict == rollout.Leave || r.secretHolds(existing.UID)) {
+	if r.cache != nil && w.isDone() && (action == rollout.NoChange || r.secretHolds(existing.UID)) {
 		w.settle()
 		return nil, nil
 	}
@@ -105,9 +105,9 @@ func checked(made rulesdelivery.Outcome, err error) (rulesdelivery.Outcome, erro
 }
 
 // hasToWait reports whether a target waits for its turn in the rollout, or for the end of a deletion.
-func hasToWait(existing *fleet.BundleDeployment, verdict rollout.Verdict) bool {
+func hasToWait(existing *fleet.BundleDeployment, action rollout.Action) bool {
 	if existing == nil {
-		return verdict == rollout.Leave
+		return action == rollout.NoChange
 	}
 	return existing.DeletionTimestamp != nil
 }
@@ -121,7 +121,7 @@ func (w *write) isDone() bool {
 func (r round) deliveryInput(i int, target targeting.Target) rulesdelivery.Input {
 	existing := r.steps[i].Deployment
 	return rulesdelivery.Input{
-		Bundle: r.bundle, Target: target, Verdict: r.decision.Verdicts[i], Existing: existing,
+		Bundle: r.bundle, Target: target, Action: r.decision.Actions[i], Existing: existing,
 		Values:      r.values[target.Cluster.Status.Namespace],
 		SecretKnown: existing != nil && r.secretHolds != nil && r.secretHolds(existing.UID), PlainInSecrets: r.plainInSecrets,
 	}
