@@ -68,11 +68,11 @@ type agent struct {
 	log *slog.Logger
 	use func(context.Context, Session) error
 
-	changed  chan struct{}     // one of the agent's Secrets, or its configuration, may have changed
-	seen     *stored.Sightings // what the watches have reported of them
-	rejected chan struct{}     // the hub rejected a request of the identity in use
+	changed  chan struct{}           // one of the agent's Secrets, or its configuration, may have changed
+	seen     *stored.WatchedVersions // what the watches have reported of them
+	rejected chan struct{}           // the hub rejected a request of the identity in use
 
-	paces
+	retries
 
 	store  stored.Store   // of the three objects
 	keeper recovery.Store // of the recovery Secret
@@ -84,10 +84,10 @@ type agent struct {
 	delivered time.Time      // when the current bootstrap secret was first seen
 
 	// Tests of the stored identity.
-	verdict registering.Verdict // at the address in the identity
-	moved   registering.Verdict // at the address in the bootstrap secret
-	there   hubclient.Access    // the access with the address in the bootstrap secret
-	proof   int64               // serial of a hub document that names the address in the bootstrap secret, or 0
+	answer registering.LastAnswer // at the address in the identity
+	moved  registering.LastAnswer // at the address in the bootstrap secret
+	there  hubclient.Access       // the access with the address in the bootstrap secret
+	proof  int64                  // serial of a hub document that names the address in the bootstrap secret, or 0
 
 	// Registration and the use of an identity.
 	attempt  *attempt          // with the current bootstrap secret; nil before the first
@@ -150,7 +150,7 @@ type renewal struct {
 // kept is the content of the recovery Secret, as last read or written.
 type kept struct {
 	key  identity.Key // the zero Key if it was not read yet
-	data protocol.Kept
+	data protocol.RecoveryData
 }
 
 // loss is since when the agent has had no identity that the hub accepts, and a random number for this loss.

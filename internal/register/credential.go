@@ -37,7 +37,7 @@ func (a *agent) fetchCredential(ctx context.Context, at *attempt) {
 		if ctx.Err() != nil {
 			return
 		}
-		a.judgeToken(at, err)
+		a.recordTokenAnswer(at, err)
 		if err == nil && a.takeCredential(at, secret) {
 			return
 		}

@@ -49,7 +49,7 @@ func TestTenThousandAgents_AllReturnToABusyHub(t *testing.T) {
 // The hub has published that it has so many agents: it can serve them as they come.
 func TestTenThousandAgents_AllReturnOverTenMinutes(t *testing.T) {
 	allReturn(t, served, 10*time.Minute, func(since time.Time) *registering.StoredIdentity {
-		return &registering.StoredIdentity{Verdict: registering.Verdict{Answer: registering.Rejected, Since: since}}
+		return &registering.StoredIdentity{LastAnswer: registering.LastAnswer{Answer: registering.Rejected, Since: since}}
 	})
 }
 

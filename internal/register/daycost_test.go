@@ -23,27 +23,27 @@ import (
 	"github.com/fleet-hub/fleet/internal/register/hubclient"
 )
 
-// tally counts the requests of an agent to the hub and to its own cluster.
-type tally struct {
+// requestCounts counts the requests of an agent to the hub and to its own cluster.
+type requestCounts struct {
 	mu       sync.Mutex
 	hub, own map[string]int
 	version  int
 }
 
-func (c *tally) reset() {
+func (c *requestCounts) reset() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.hub, c.own = map[string]int{}, map[string]int{}
 }
 
-func (c *tally) toHub(request string) {
+func (c *requestCounts) toHub(request string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.hub[request]++
 }
 
 // toOwn counts a request to the agent's own cluster. It gives a written object a version, as an API server does.
-func (c *tally) toOwn(action clienttesting.Action) (bool, runtime.Object, error) {
+func (c *requestCounts) toOwn(action clienttesting.Action) (bool, runtime.Object, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.own[action.GetVerb()+" "+action.GetResource().Resource]++
@@ -57,7 +57,7 @@ func (c *tally) toOwn(action clienttesting.Action) (bool, runtime.Object, error)
 }
 
 // listed returns counts as text.
-func (c *tally) listed() string {
+func (c *requestCounts) listed() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var all []string
@@ -73,7 +73,7 @@ func (c *tally) listed() string {
 // countedHub counts what an agent that has an identity sends to the hub.
 type countedHub struct {
 	hubclient.Hub
-	*tally
+	*requestCounts
 }
 
 func (h countedHub) Credential(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
@@ -111,7 +111,7 @@ func TestAgentAtRest_SendsEightAndFourRequestsADay(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const day = 24 * time.Hour
-				w, c := newWorld(t), &tally{hub: map[string]int{}, own: map[string]int{}}
+				w, c := newWorld(t), &requestCounts{hub: map[string]int{}, own: map[string]int{}}
 				k := w.keeper()
 				k.keep(w, func(data map[string][]byte) { data["serial"] = []byte("5") })
 				w.document = k.sign(w, identity.Document{URL: hubURL, CA: w.ca, Lifetime: day, Serial: 5, AddressSerial: 5})

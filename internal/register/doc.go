@@ -17,7 +17,7 @@
 //	observe, credential, serve        look; fetch a credential; use an identity
 //	request, renew, refresh           request a credential; renew its token; read what the hub gives for a recovery
 //	recover, hubdocument              return after a loss; follow the hub to another address or CA
-//	ask, key, write                   test an identity at its hub; the recovery Secret; the stored identity
+//	probe, key, write                 test an identity at its hub; the recovery Secret; the stored identity
 //	pauses                            wait
 //	agent                             what Run is given, and what it keeps
 package register

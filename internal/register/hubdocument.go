@@ -52,19 +52,19 @@ func (a *agent) readDocument(ctx context.Context, at hubclient.Access) (string, 
 // or is not trusted. Afterwards the recovery token is tried again.
 func (a *agent) consultDocument(ctx context.Context, step registering.Outcome) {
 	due := a.documents.Until(a.now())
-	if asks := a.asks.Until(a.now()); step.AskAgain && asks < due {
-		a.askStored(ctx, asks)
+	if probe := a.probes.Until(a.now()); step.ProbeStored && probe < due {
+		a.probeStored(ctx, probe)
 		return
 	}
 	if !a.pause(ctx, due) {
 		return
 	}
-	before, verdict := a.kept.data, a.verdict
+	before, answer := a.kept.data, a.answer
 	err := a.fetchDocument(ctx)
 	if ctx.Err() != nil {
 		return
 	}
-	if err == nil && a.verdict == verdict && reflect.DeepEqual(before.Encode(), a.kept.data.Encode()) {
+	if err == nil && a.answer == answer && reflect.DeepEqual(before.Encode(), a.kept.data.Encode()) {
 		err = errors.New("the hub document has no other address, CA or recovery token")
 	}
 	a.documents.Tried(a.now(), err)

@@ -191,7 +191,7 @@ func TestNewHubKey_IsAcceptedFromTheCredentialOnly(t *testing.T) {
 		want := k.kept(w)
 		want.Serial = 6
 		w.expectKept(want)
-		if got := protocol.ParseKept(w.storedData()).HubKey; got != k.hub.Public() {
+		if got := protocol.ParseRecoveryData(w.storedData()).HubKey; got != k.hub.Public() {
 			t.Errorf("hub key %s", got)
 		}
 	})

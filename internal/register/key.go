@@ -66,7 +66,7 @@ func (k kept) documentOf(hubKey string) (serial int64, spread time.Duration) {
 }
 
 // keep stores the data in the recovery Secret if it has changed.
-func (a *agent) keep(ctx context.Context, data protocol.Kept) error {
+func (a *agent) keep(ctx context.Context, data protocol.RecoveryData) error {
 	if a.kept.key.Public() == "" {
 		if err := a.loadKept(ctx); err != nil {
 			return err

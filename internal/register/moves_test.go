@@ -266,7 +266,7 @@ func TestBootstrapSecretOfAnotherHub_DoesNotSendTheIdentityThere(t *testing.T) {
 				if sent := w.times("as own at "+test.url+": ok") > 0; sent != test.want {
 					t.Errorf("the identity was sent: %v\n%s", sent, strings.Join(w.lines, "\n"))
 				}
-				if serial := protocol.ParseKept(w.storedData()).Serial; serial != cmp.Or(test.serial, 5) {
+				if serial := protocol.ParseRecoveryData(w.storedData()).Serial; serial != cmp.Or(test.serial, 5) {
 					t.Errorf("the agent has the document with serial %d", serial)
 				}
 				if (test.want || test.url == movedURL) && w.storedToken() != "own" {

@@ -38,11 +38,11 @@ func (a *agent) look(ctx context.Context) error {
 	}
 	// If another identity is offered, test immediately whether the stored one still works.
 	if otherIdentity || otherBootstrap && f.BootstrapSecret != nil {
-		a.verdict = registering.Verdict{}
-		a.asks.Reset()
+		a.answer = registering.LastAnswer{}
+		a.probes.Reset()
 	}
 	if otherIdentity || otherBootstrap {
-		a.moved = registering.Verdict{}
+		a.moved = registering.LastAnswer{}
 		a.moves.Reset()
 	}
 	if otherBootstrap {
@@ -66,7 +66,7 @@ func (a *agent) state() registering.Input {
 		Recovery:         a.recoveryState(),
 	}
 	if f.Identity != nil {
-		state.Stored = &registering.StoredIdentity{Server: f.Access.Server, CA: f.Access.CA, Verdict: a.verdict}
+		state.Stored = &registering.StoredIdentity{Server: f.Access.Server, CA: f.Access.CA, LastAnswer: a.answer}
 	}
 	if a.attempt != nil {
 		state.Attempt = a.attempt.Attempt

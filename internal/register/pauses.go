@@ -21,16 +21,16 @@ const (
 	doubtPause = 5 * time.Second
 )
 
-// paces are when each operation is tried next.
-type paces struct {
-	looks, asks, moves, proofs, requests, renewals, writes, tokens, recoveries, keeps, refreshes, documents pace.Pace
+// retries are the times at which each operation is tried next.
+type retries struct {
+	looks, probes, moves, proofs, requests, renewals, writes, tokens, recoveries, keeps, refreshes, documents pace.Pace
 }
 
-func newPaces(random io.Reader) paces {
+func newRetries(random io.Reader) retries {
 	of := func(first, long time.Duration) pace.Pace { return pace.New(first, long, random) }
 	usual := of(firstPause, longPause)
-	return paces{
-		looks: usual, asks: usual, requests: usual, writes: usual,
+	return retries{
+		looks: usual, probes: usual, requests: usual, writes: usual,
 		moves:      of(firstPause, time.Minute),             // no hub may run yet at the address in the bootstrap secret
 		proofs:     of(100*time.Millisecond, 2*time.Second), // the rights of a new credential are being granted
 		renewals:   of(firstPause, 10*time.Minute),          // requests that are invalid, or whose credentials do not work
@@ -74,8 +74,8 @@ func (a *agent) attend(ctx context.Context, d time.Duration) bool {
 		case <-due.C:
 			return true
 		case <-a.rejected:
-			a.verdict = registering.Verdict{}
-			a.asks.Spare(doubtPause)
+			a.answer = registering.LastAnswer{}
+			a.probes.Spare(doubtPause)
 		case <-a.changed:
 			if !a.seen.Differ(&a.found) {
 				continue

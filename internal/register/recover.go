@@ -10,7 +10,7 @@ import (
 // noticeLoss records since when the agent has had no identity that the hub accepts. While the hub does not answer, the time of
 // the loss is cleared, so that agents spread their recovery requests again after the outage.
 func (a *agent) noticeLoss() {
-	answer := a.verdict.Answer
+	answer := a.answer.Answer
 	switch {
 	case a.found.Identity != nil && answer == registering.Accepted:
 		a.loss, a.recovering = loss{}, nil
@@ -21,14 +21,14 @@ func (a *agent) noticeLoss() {
 	case a.loss.since.IsZero():
 		a.loss = loss{since: a.now(), chance: pace.FineChance(a.Random)}
 		if a.found.Identity != nil {
-			a.loss.since = a.verdict.Since
+			a.loss.since = a.answer.Since
 		}
 	}
 }
 
 // lookAtKept reads the recovery Secret at start, so that the agent has a key, and while it has no working identity.
 func (a *agent) lookAtKept(ctx context.Context) {
-	if a.kept.key.Public() != "" && a.verdict.Answer == registering.Accepted || a.keeps.Until(a.now()) > 0 {
+	if a.kept.key.Public() != "" && a.answer.Answer == registering.Accepted || a.keeps.Until(a.now()) > 0 {
 		return
 	}
 	err := a.loadKept(ctx)
@@ -58,9 +58,9 @@ func (a *agent) recoveryState() *registering.Recovery {
 // awaitTurn waits until the agent may request a recovery. Meanwhile and right before that, it tests whether the hub
 // accepts the stored identity again.
 func (a *agent) awaitTurn(ctx context.Context, step registering.Outcome) {
-	if !step.AskAgain {
+	if !step.ProbeStored {
 		a.pause(ctx, step.Pause)
 		return
 	}
-	a.askStored(ctx, min(step.Pause, max(step.AskPause, a.asks.Until(a.now()))))
+	a.probeStored(ctx, min(step.Pause, max(step.ProbePause, a.probes.Until(a.now()))))
 }

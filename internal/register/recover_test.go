@@ -63,8 +63,8 @@ func (k *keeper) given(w *world) protocol.Recovery {
 }
 
 // kept is the data of the recovery Secret of an agent that has registered.
-func (k *keeper) kept(w *world) protocol.Kept {
-	return protocol.Kept{
+func (k *keeper) kept(w *world) protocol.RecoveryData {
+	return protocol.RecoveryData{
 		Recovery: k.given(w), APIServerURL: hubURL, APIServerCA: w.ca, ClusterNamespace: "fleet-default",
 		SystemRegistrationNamespace: "cattle-fleet-clusters-system", ClientID: "client-a",
 	}
@@ -108,9 +108,9 @@ func (w *world) storedData() map[string][]byte {
 	return secret.Data
 }
 
-func (w *world) expectKept(want protocol.Kept) {
+func (w *world) expectKept(want protocol.RecoveryData) {
 	w.t.Helper()
-	got := protocol.ParseKept(w.storedData())
+	got := protocol.ParseRecoveryData(w.storedData())
 	if !cmp.Equal(want, got) {
 		w.t.Errorf("recovery Secret (-want +got):\n%s", cmp.Diff(want, got))
 	}

@@ -58,7 +58,7 @@ func (a *agent) refreshRecovery(ctx context.Context) error {
 		if given, err = protocol.ParseRecovery(secret.Data); err != nil {
 			return err
 		}
-		all = protocol.ParseKept(secret.Data)
+		all = protocol.ParseRecoveryData(secret.Data)
 	}
 	err = a.keep(ctx, a.merged(given, all))
 	a.warnUnlessKept(err)
@@ -66,7 +66,7 @@ func (a *agent) refreshRecovery(ctx context.Context) error {
 }
 
 // merged returns the data of the recovery Secret with what the hub gave. The address and the CA are those in use.
-func (a *agent) merged(given protocol.Recovery, all protocol.Kept) protocol.Kept {
+func (a *agent) merged(given protocol.Recovery, all protocol.RecoveryData) protocol.RecoveryData {
 	access, data := a.found.Access, a.kept.data
 	data.Serial, data.RecoverySpread = a.kept.documentOf(given.HubKey)
 	data.Recovery = given
@@ -83,9 +83,9 @@ func (a *agent) merged(given protocol.Recovery, all protocol.Kept) protocol.Kept
 // keepGranted stores what the hub gave together with the credential. A hub that gave nothing must not be left for an
 // earlier one, so that what that one gave is removed.
 func (a *agent) keepGranted(ctx context.Context, at *attempt) {
-	data := protocol.Kept{}
+	data := protocol.RecoveryData{}
 	if at.granted.Token != "" {
-		data = protocol.Kept{
+		data = protocol.RecoveryData{
 			Recovery:     at.granted,
 			APIServerURL: at.access.Server, APIServerCA: at.access.CA,
 			ClusterNamespace:            at.bootstrap.ClusterNamespace,

@@ -60,7 +60,7 @@ func newAgent(o Options, use func(context.Context, Session) error) *agent {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	a := &agent{
-		Options: o, log: o.Log, use: use, paces: newPaces(o.Random), seen: stored.NewSightings(),
+		Options: o, log: o.Log, use: use, retries: newRetries(o.Random), seen: stored.NewWatchedVersions(),
 		changed: make(chan struct{}, 1), rejected: make(chan struct{}, 1),
 		store:  stored.Store{Local: o.Local, Namespace: o.Namespace, Log: o.Log},
 		keeper: recovery.Store{Local: o.Local, Namespace: o.Namespace, Log: o.Log},
@@ -101,8 +101,8 @@ func (a *agent) act(ctx context.Context, step registering.Outcome) error {
 	case registering.Await:
 		a.awaitStep(ctx, step)
 	case registering.AwaitBootstrap:
-		if step.AskAgain {
-			a.ask(ctx, step)
+		if step.ProbeStored {
+			a.probe(ctx, step)
 		} else {
 			a.pause(ctx, longPause)
 		}
@@ -115,7 +115,7 @@ func (a *agent) act(ctx context.Context, step registering.Outcome) error {
 func (a *agent) awaitStep(ctx context.Context, step registering.Outcome) {
 	switch step.Awaited {
 	case registering.AnswerToStored, registering.AnswerElsewhere:
-		a.ask(ctx, step)
+		a.probe(ctx, step)
 	case registering.GrantedCredential:
 		a.fetchCredential(ctx, a.attemptOf(step))
 	case registering.AnswerToCredential:

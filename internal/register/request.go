@@ -18,7 +18,7 @@ import (
 // requestStep creates a ClusterRegistration when one is due.
 func (a *agent) requestStep(ctx context.Context, step registering.Outcome) {
 	at := a.attemptOf(step)
-	at.Request, at.Credential, at.Proof = nil, nil, registering.Verdict{}
+	at.Request, at.Credential, at.Proof = nil, nil, registering.LastAnswer{}
 	var due time.Duration
 	if step.Recovery {
 		due = a.recoveries.Until(a.now())
@@ -82,7 +82,7 @@ func (a *agent) request(ctx context.Context, at *attempt) error {
 	}
 	if err := a.reach(ctx, at); err != nil {
 		if at.isRecovery && hubclient.AnswerOf(err) == registering.Untrusted {
-			a.judgeToken(at, err)
+			a.recordTokenAnswer(at, err)
 		}
 		return err
 	}
@@ -94,7 +94,7 @@ func (a *agent) request(ctx context.Context, at *attempt) error {
 		return err
 	}
 	made, err := at.hub.Register(ctx, asked)
-	a.judgeToken(at, err)
+	a.recordTokenAnswer(at, err)
 	if err != nil {
 		return fmt.Errorf("cannot create clusterregistration in namespace %s on %s: %w", at.bootstrap.ClusterNamespace, at.bootstrap.APIServerURL, err)
 	}
@@ -166,7 +166,7 @@ func (a *agent) reach(ctx context.Context, at *attempt) error {
 
 // judgeToken records the hub's answer about the import token. 403 counts as accepted: the token's rights may
 // still be being created, and before the grant 403 is the expected answer. 404 counts as accepted, too.
-func (a *agent) judgeToken(at *attempt, err error) {
+func (a *agent) recordTokenAnswer(at *attempt, err error) {
 	answer := hubclient.AnswerOf(err)
 	if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
 		answer = registering.Accepted

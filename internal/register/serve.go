@@ -36,8 +36,8 @@ func (a *agent) serveStep(ctx context.Context, step registering.Outcome) {
 	if step.DropBootstrap && !a.clearBootstrap(ctx) {
 		return
 	}
-	if step.AskAgain || step.AskElsewhere {
-		a.ask(ctx, step)
+	if step.ProbeStored || step.ProbeNewAddress {
+		a.probe(ctx, step)
 		return
 	}
 	a.attendUntilRenewal(ctx)

@@ -30,8 +30,8 @@ func (a *agent) write(ctx context.Context, access hubclient.Access, identity pro
 		return err
 	}
 	a.found.SetIdentity(written, identity, access)
-	a.verdict = registering.Verdict{Answer: registering.Accepted, Since: a.now()}
-	a.moved, a.used = registering.Verdict{}, true
+	a.answer = registering.LastAnswer{Answer: registering.Accepted, Since: a.now()}
+	a.moved, a.used = registering.LastAnswer{}, true
 	return nil
 }
 

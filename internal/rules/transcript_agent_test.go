@@ -54,13 +54,13 @@ func (a *agent) secret(name string) map[string][]byte {
 	return secret.Data
 }
 
-// verdict returns an answer that the hub has been giving for a while.
-func (a *agent) verdict(accepted bool) registering.Verdict {
+// lastAnswer returns an answer that the hub has been giving for a while.
+func (a *agent) lastAnswer(accepted bool) registering.LastAnswer {
 	answer := registering.Rejected
 	if accepted {
 		answer = registering.Accepted
 	}
-	return registering.Verdict{Answer: answer, Since: a.w.now.Add(-time.Hour)}
+	return registering.LastAnswer{Answer: answer, Since: a.w.now.Add(-time.Hour)}
 }
 
 // proven reports whether a bearer token may do what an agent does first.
@@ -85,7 +85,7 @@ func (a *agent) look() registering.Input {
 		identity, err := protocol.ParseIdentity(data)
 		if state.StoredProblem = err; err == nil {
 			server, bearer, _ := strings.Cut(string(identity.Kubeconfig), " ")
-			state.Stored = &registering.StoredIdentity{Server: server, Verdict: a.verdict(a.proven(bearer, identity.DeploymentNamespace))}
+			state.Stored = &registering.StoredIdentity{Server: server, LastAnswer: a.lastAnswer(a.proven(bearer, identity.DeploymentNamespace))}
 		}
 	}
 	if kept, access := a.kept(); kept != nil {
@@ -110,7 +110,7 @@ func (a *agent) look() registering.Input {
 
 // attempt describes what came of a pending request, which may be nil.
 func (a *agent) attempt(access protocol.Bootstrap, pending *registering.PendingRequest) registering.Attempt {
-	at := registering.Attempt{Token: a.verdict(a.w.accountOf(access.Token) != nil), Request: pending}
+	at := registering.Attempt{Token: a.lastAnswer(a.w.accountOf(access.Token) != nil), Request: pending}
 	answer := a.answer(access, pending)
 	if answer == nil {
 		return at
@@ -119,7 +119,7 @@ func (a *agent) attempt(access protocol.Bootstrap, pending *registering.PendingR
 	if err != nil {
 		a.w.t.Errorf("a credential that no agent can use: %v", err)
 	}
-	at.Credential, at.Proof = &credential, a.verdict(a.proven(credential.Token, credential.DeploymentNamespace))
+	at.Credential, at.Proof = &credential, a.lastAnswer(a.proven(credential.Token, credential.DeploymentNamespace))
 	return at
 }
 
@@ -152,12 +152,12 @@ func (a *agent) answer(access protocol.Bootstrap, pending *registering.PendingRe
 }
 
 // kept returns what the agent recovers with, or nil.
-func (a *agent) kept() (*protocol.Kept, protocol.Bootstrap) {
+func (a *agent) kept() (*protocol.RecoveryData, protocol.Bootstrap) {
 	secret := find[corev1.Secret](a.w, a.where, metav1.NamespaceSystem, names.RecoverySecret(a.namespace))
 	if secret == nil {
 		return nil, protocol.Bootstrap{}
 	}
-	kept := protocol.ParseKept(secret.Data)
+	kept := protocol.ParseRecoveryData(secret.Data)
 	access, complete := kept.Access()
 	if !complete {
 		a.w.t.Errorf("what agent %s keeps is incomplete: %+v", a.where, kept)
@@ -279,7 +279,7 @@ func (a *agent) store(access protocol.Bootstrap, c protocol.Credential, request 
 	}
 	a.w.put(a.where, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: names.RecoverySecret(a.namespace)},
-		Data: protocol.Kept{
+		Data: protocol.RecoveryData{
 			Recovery: given, APIServerURL: access.APIServerURL, ClusterNamespace: access.ClusterNamespace,
 			SystemRegistrationNamespace: access.SystemRegistrationNamespace, ClientID: request.ClientID,
 		}.Encode(),

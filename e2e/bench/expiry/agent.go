@@ -112,7 +112,7 @@ func (a *agent) install(ctx context.Context) error {
 	}
 	credential := a.identity.Credential
 	recovery := map[string][]byte{protocol.RecoveryKeyKey: key}
-	maps.Copy(recovery, protocol.Kept{
+	maps.Copy(recovery, protocol.RecoveryData{
 		Recovery: a.identity.Recovery, APIServerURL: a.values.APIServerURL, APIServerCA: []byte(a.values.APIServerCA),
 		ClusterNamespace: a.values.ClusterNamespace, SystemRegistrationNamespace: a.values.SystemRegistrationNamespace,
 	}.Encode())

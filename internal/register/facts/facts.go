@@ -68,7 +68,7 @@ func New(options Options) (*Watcher, error) {
 	return &Watcher{
 		Options: options, client: client, pauses: usualPauses(),
 		known: make(chan struct{}), changed: make(chan struct{}, 1),
-		facts: fleet.ClusterFacts{AgentVersion: said(options.AgentVersion)},
+		facts: fleet.ClusterFacts{AgentVersion: validOrEmpty(options.AgentVersion)},
 	}, nil
 }
 
@@ -124,12 +124,12 @@ func (w *Watcher) askVersion(ctx context.Context) {
 		return
 	}
 	w.note(func(f *fleet.ClusterFacts) {
-		f.KubernetesVersion, f.Platform = said(found.GitVersion), said(found.Platform)
+		f.KubernetesVersion, f.Platform = validOrEmpty(found.GitVersion), validOrEmpty(found.Platform)
 	})
 }
 
-// said returns text if the hub accepts it, otherwise an empty string.
-func said(text string) string {
+// validOrEmpty returns text if the hub accepts it, otherwise an empty string.
+func validOrEmpty(text string) string {
 	if !sayable.MatchString(text) {
 		return ""
 	}

@@ -131,7 +131,7 @@ func run(ctx context.Context, o Options, send func(context.Context, []byte) erro
 
 // rest waits until the next heartbeat is due: after d, or earlier if the facts differ from those sent last,
 // whether the hub stored them or not. It returns false when ctx has ended.
-func (o Options) rest(ctx context.Context, d time.Duration, said fleet.ClusterFacts) bool {
+func (o Options) rest(ctx context.Context, d time.Duration, reported fleet.ClusterFacts) bool {
 	due, early := time.NewTimer(d), time.NewTimer(newsPause)
 	defer due.Stop()
 	defer early.Stop()
@@ -146,7 +146,7 @@ func (o Options) rest(ctx context.Context, d time.Duration, said fleet.ClusterFa
 			mayBeEarly = true
 		case <-o.FactsChanged:
 		}
-		if mayBeEarly && !reflect.DeepEqual(o.Facts(), said) {
+		if mayBeEarly && !reflect.DeepEqual(o.Facts(), reported) {
 			return true
 		}
 	}

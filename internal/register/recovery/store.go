@@ -40,32 +40,32 @@ type Store struct {
 func IsUnstorable(err error) bool { return apierrors.IsForbidden(err) || errors.Is(err, ErrForeign) }
 
 // Load returns the agent's key and the valid values beside it. Load creates a missing key.
-func (s Store) Load(ctx context.Context) (identity.Key, protocol.Kept, error) {
+func (s Store) Load(ctx context.Context) (identity.Key, protocol.RecoveryData, error) {
 	ctx, cancel := context.WithTimeout(ctx, kube.RequestTimeout)
 	defer cancel()
-	for _, namespace := range s.places() {
+	for _, namespace := range s.namespaces() {
 		secret, err := s.read(ctx, namespace)
 		if err == nil {
 			key, err := s.key(ctx, secret)
-			return key, protocol.ParseKept(secret.Data), err
+			return key, protocol.ParseRecoveryData(secret.Data), err
 		}
 		if !isElsewhere(err) {
-			return identity.Key{}, protocol.Kept{}, err
+			return identity.Key{}, protocol.RecoveryData{}, err
 		}
 	}
 	created, err := identity.NewKey(rand.Reader)
 	if err != nil {
-		return identity.Key{}, protocol.Kept{}, err
+		return identity.Key{}, protocol.RecoveryData{}, err
 	}
-	return created, protocol.Kept{}, s.create(ctx, created, protocol.Kept{})
+	return created, protocol.RecoveryData{}, s.create(ctx, created, protocol.RecoveryData{})
 }
 
 // Save writes the values beside the agent's key, if they have changed. If the Secret was deleted or its key was
 // damaged, Save restores the key. If the Secret has another key by now, Save keeps that one.
-func (s Store) Save(ctx context.Context, key identity.Key, kept protocol.Kept) error {
+func (s Store) Save(ctx context.Context, key identity.Key, kept protocol.RecoveryData) error {
 	ctx, cancel := context.WithTimeout(ctx, kube.RequestTimeout)
 	defer cancel()
-	for _, namespace := range s.places() {
+	for _, namespace := range s.namespaces() {
 		secret, err := s.read(ctx, namespace)
 		if err == nil {
 			return s.update(ctx, secret, key, kept)
@@ -80,7 +80,7 @@ func (s Store) Save(ctx context.Context, key identity.Key, kept protocol.Kept) e
 // Name returns the name of the Secret.
 func (s Store) Name() string { return names.RecoverySecret(s.Namespace) }
 
-func (s Store) places() []string { return []string{metav1.NamespaceSystem, s.Namespace} }
+func (s Store) namespaces() []string { return []string{metav1.NamespaceSystem, s.Namespace} }
 
 // isElsewhere reports whether an error means that the key may be in another namespace. After any other error it is
 // unknown whether there is a key, and a second one must not be created.
@@ -124,10 +124,10 @@ func (s Store) key(ctx context.Context, secret *corev1.Secret) (identity.Key, er
 	if key, err = identity.NewKey(rand.Reader); err != nil {
 		return identity.Key{}, err
 	}
-	return key, s.update(ctx, secret, key, protocol.ParseKept(secret.Data))
+	return key, s.update(ctx, secret, key, protocol.ParseRecoveryData(secret.Data))
 }
 
-func (s Store) update(ctx context.Context, secret *corev1.Secret, key identity.Key, kept protocol.Kept) error {
+func (s Store) update(ctx context.Context, secret *corev1.Secret, key identity.Key, kept protocol.RecoveryData) error {
 	changed := secret.DeepCopy()
 	if changed.Data == nil {
 		changed.Data = map[string][]byte{}
@@ -150,14 +150,14 @@ func (s Store) update(ctx context.Context, secret *corev1.Secret, key identity.K
 }
 
 // create stores the key in the first namespace in which the agent may do so.
-func (s Store) create(ctx context.Context, key identity.Key, kept protocol.Kept) error {
+func (s Store) create(ctx context.Context, key identity.Key, kept protocol.RecoveryData) error {
 	document, err := key.Encode()
 	if err != nil {
 		return err
 	}
 	data := map[string][]byte{protocol.RecoveryKeyKey: document}
 	maps.Copy(data, kept.Encode())
-	for _, namespace := range s.places() {
+	for _, namespace := range s.namespaces() {
 		if err = s.createIn(ctx, namespace, data); err == nil || !isElsewhere(err) {
 			return err
 		}

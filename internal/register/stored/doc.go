@@ -2,7 +2,7 @@
 // configuration.
 //
 //	Secrets fleet-agent, fleet-agent-bootstrap ─ Read ──► Objects: as they are, parsed, or why they cannot be
-//	ConfigMap fleet-agent                      ─ Watch ─► Sightings: whether they have changed since
+//	ConfigMap fleet-agent                      ─ Watch ─► WatchedVersions: whether they have changed since
 //	                                           ◄─ Write, DropBootstrap
 //
 // Invariants: an identity is never missing while it is replaced. A bootstrap secret that the agent has not read is never

@@ -41,7 +41,7 @@ func FuzzStoredObjects(f *testing.F) {
 		if err != nil {
 			state.StoredProblem = err
 		} else {
-			state.Stored = &registering.StoredIdentity{Server: access.Server, CA: access.CA, Verdict: registering.Verdict{Answer: all[int(answers>>2)%len(all)]}}
+			state.Stored = &registering.StoredIdentity{Server: access.Server, CA: access.CA, LastAnswer: registering.LastAnswer{Answer: all[int(answers>>2)%len(all)]}}
 			if identityKey(*identity) == "" {
 				t.Error("an identity without a key")
 			}

@@ -15,16 +15,16 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 )
 
-// Sightings are the latest versions of the agent's own objects that its watches have reported. Differ
+// WatchedVersions are the latest versions of the agent's own objects that its watches have reported. Differ
 // compares them with what the agent has read or written: after an event of its own write, the agent does not read all objects
 // again.
-type Sightings struct {
+type WatchedVersions struct {
 	mu     sync.Mutex
 	latest versions
 }
 
-// NewSightings returns Sightings of nothing.
-func NewSightings() *Sightings { return &Sightings{latest: versions{}} }
+// NewWatchedVersions returns WatchedVersions without an object.
+func NewWatchedVersions() *WatchedVersions { return &WatchedVersions{latest: versions{}} }
 
 // versions maps the kind and name of each existing object to its version.
 type versions map[string]string
@@ -45,7 +45,7 @@ func (v versions) add(object metav1.Object) {
 func keyOf(object metav1.Object) string { return fmt.Sprintf("%T %s", object, object.GetName()) }
 
 // note records an event.
-func (s *Sightings) note(event any, isDeletion bool) {
+func (s *WatchedVersions) note(event any, isDeletion bool) {
 	if unknown, ok := event.(cache.DeletedFinalStateUnknown); ok {
 		event = unknown.Obj
 	}
@@ -61,10 +61,10 @@ func (s *Sightings) note(event any, isDeletion bool) {
 }
 
 // Differ reports whether an event was about another version than the one that was read.
-func (s *Sightings) Differ(read *Objects) bool { return s.differ(read.versions) }
+func (s *WatchedVersions) Differ(read *Objects) bool { return s.differ(read.versions) }
 
 // differ reports whether an event was about another version than the known one.
-func (s *Sightings) differ(known versions) bool {
+func (s *WatchedVersions) differ(known versions) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for key, version := range s.latest {
@@ -78,7 +78,7 @@ func (s *Sightings) differ(known versions) bool {
 // Watch signals changed when the agent's identity, its bootstrap secret or its configuration is added,
 // changed or deleted, until ctx ends. The group is done shortly after. Only the versions of the objects are kept: the
 // agent reads the objects when it needs them.
-func (s Store) Watch(ctx context.Context, seen *Sightings, changed chan<- struct{}) *sync.WaitGroup {
+func (s Store) Watch(ctx context.Context, seen *WatchedVersions, changed chan<- struct{}) *sync.WaitGroup {
 	enqueue := func(event any, isDeletion bool) {
 		seen.note(event, isDeletion)
 		select {

@@ -115,7 +115,7 @@ func fits(ticket identity.Ticket) bool {
 func Secret(cluster *fleet.Cluster, registrationNamespace string, data protocol.Recovery) *corev1.Secret {
 	meta := objects.Managed(clusters.NamespaceOf(cluster), names.Recovery)
 	meta.Annotations = map[string]string{fleet.AnnotationCluster: cluster.Name, fleet.AnnotationClusterNamespace: cluster.Namespace}
-	secret := &corev1.Secret{ObjectMeta: meta, Type: protocol.SecretTypeRecovery, Data: protocol.Kept{Recovery: data, SystemRegistrationNamespace: registrationNamespace}.Encode()}
+	secret := &corev1.Secret{ObjectMeta: meta, Type: protocol.SecretTypeRecovery, Data: protocol.RecoveryData{Recovery: data, SystemRegistrationNamespace: registrationNamespace}.Encode()}
 	secret.APIVersion, secret.Kind = "v1", "Secret"
 	return secret
 }

@@ -48,22 +48,22 @@ func endpoint(server string) string {
 // hubMoved returns the step while the stored identity is tried at the address in the bootstrap secret. It returns
 // false if there is nothing to try, or if the result is known.
 func hubMoved(in Input) (step Outcome, ok bool) {
-	if !elsewhere(in) || in.Stored.Verdict.Answer == "" {
+	if !elsewhere(in) || in.Stored.LastAnswer.Answer == "" {
 		return Outcome{}, false
 	}
-	works := in.Stored.Verdict.Answer == Accepted
+	works := in.Stored.LastAnswer.Answer == Accepted
 	silent := in.Moved.Answer == "" || in.Moved.Answer == Unanswered
 	switch {
 	case in.Moved.Answer == Accepted:
 		return Outcome{Stage: Use, Rewrite: true, DropBootstrap: true}, true
 	case works && !in.Moved.against(in.Now, RejectionPatience):
-		return Outcome{Stage: Use, AskElsewhere: true}, true
+		return Outcome{Stage: Use, ProbeNewAddress: true}, true
 	case works || !silent:
 		return Outcome{}, false
-	case in.Serving && !in.Stored.Verdict.against(in.Now, RejectionPatience):
-		return Outcome{Stage: Use, AskAgain: true, AskElsewhere: true}, true
-	case in.Stored.Verdict.Answer != Unanswered: // the hub may accept the identity again here, too
-		return Outcome{Stage: Await, Awaited: AnswerElsewhere, AskAgain: true, AskElsewhere: true}, true
+	case in.Serving && !in.Stored.LastAnswer.against(in.Now, RejectionPatience):
+		return Outcome{Stage: Use, ProbeStored: true, ProbeNewAddress: true}, true
+	case in.Stored.LastAnswer.Answer != Unanswered: // the hub may accept the identity again here, too
+		return Outcome{Stage: Await, Awaited: AnswerElsewhere, ProbeStored: true, ProbeNewAddress: true}, true
 	}
-	return Outcome{Stage: Await, Awaited: AnswerToStored, AskAgain: true, AskElsewhere: true}, true
+	return Outcome{Stage: Await, Awaited: AnswerToStored, ProbeStored: true, ProbeNewAddress: true}, true
 }

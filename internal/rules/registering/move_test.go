@@ -20,15 +20,15 @@ func TestDecide_MovedHub(t *testing.T) {
 		// The identity works at its own address.
 		"identity works here: used, and tried at the other address": {
 			in:   agentState(agentStored(Accepted, 0), agentServing, there),
-			want: Outcome{Stage: Use, AskElsewhere: true},
+			want: Outcome{Stage: Use, ProbeNewAddress: true},
 		},
 		"another CA: identity is used, and tried with that CA": {
 			in:   agentState(agentStored(Accepted, 0), agentServing, here, otherCA),
-			want: Outcome{Stage: Use, AskElsewhere: true},
+			want: Outcome{Stage: Use, ProbeNewAddress: true},
 		},
 		"identity not yet tried here: it is tried here first": {
 			in:   agentState(agentStored("", 0), agentServing, there),
-			want: Outcome{Stage: Use, AskAgain: true},
+			want: Outcome{Stage: Use, ProbeStored: true},
 		},
 		"identity works there: kubeconfig is rewritten and bootstrap secret dropped": {
 			in:   agentState(agentStored(Accepted, 0), agentServing, there, agentMoved(Accepted, 0)),
@@ -36,7 +36,7 @@ func TestDecide_MovedHub(t *testing.T) {
 		},
 		"first 401 there: does not count yet": {
 			in:   agentState(agentStored(Accepted, 0), agentServing, there, agentMoved(Rejected, RejectionPatience-1)),
-			want: Outcome{Stage: Use, AskElsewhere: true},
+			want: Outcome{Stage: Use, ProbeNewAddress: true},
 		},
 		"lasting 401 there: bootstrap secret is not needed": {
 			in:   agentState(agentStored(Accepted, 0), agentServing, there, agentMoved(Rejected, RejectionPatience)),
@@ -48,25 +48,25 @@ func TestDecide_MovedHub(t *testing.T) {
 		},
 		"no answer there: it is tried again while the bootstrap secret exists": {
 			in:   agentState(agentStored(Accepted, 0), agentServing, there, agentMoved(Unanswered, long)),
-			want: Outcome{Stage: Use, AskElsewhere: true},
+			want: Outcome{Stage: Use, ProbeNewAddress: true},
 		},
 
 		// The identity does not work at its own address.
 		"identity rejected here: tried there before a new request": {
 			in:   agentState(agentStored(Rejected, 0), there),
-			want: Outcome{Stage: Await, Awaited: AnswerElsewhere, AskAgain: true, AskElsewhere: true},
+			want: Outcome{Stage: Await, Awaited: AnswerElsewhere, ProbeStored: true, ProbeNewAddress: true},
 		},
 		"hub untrusted here: identity is tried there": {
 			in:   agentState(agentStored(Untrusted, 0), here, otherCA),
-			want: Outcome{Stage: Await, Awaited: AnswerElsewhere, AskAgain: true, AskElsewhere: true},
+			want: Outcome{Stage: Await, Awaited: AnswerElsewhere, ProbeStored: true, ProbeNewAddress: true},
 		},
 		"first 401 while serving: identity stays in use": {
 			in:   agentState(agentStored(Rejected, RejectionPatience-1), agentServing, there, agentMoved(Unanswered, long)),
-			want: Outcome{Stage: Use, AskAgain: true, AskElsewhere: true},
+			want: Outcome{Stage: Use, ProbeStored: true, ProbeNewAddress: true},
 		},
 		"first untrusted certificate while serving: identity stays in use": {
 			in:   agentState(agentStored(Untrusted, 0), agentServing, here, otherCA),
-			want: Outcome{Stage: Use, AskAgain: true, AskElsewhere: true},
+			want: Outcome{Stage: Use, ProbeStored: true, ProbeNewAddress: true},
 		},
 		"identity works with the new CA: it is kept": {
 			in:   agentState(agentStored(Untrusted, long), here, otherCA, agentMoved(Accepted, 0)),
@@ -78,7 +78,7 @@ func TestDecide_MovedHub(t *testing.T) {
 		},
 		"identity in use and rejected there: first 401 here does not count": {
 			in:   agentState(agentStored(Rejected, RejectionPatience-1), agentServing, there, agentMoved(Rejected, long)),
-			want: Outcome{Stage: Use, AskAgain: true},
+			want: Outcome{Stage: Use, ProbeStored: true},
 		},
 		"hub untrusted here and there: the token decides": {
 			in:   agentState(agentStored(Untrusted, long), here, otherCA, agentMoved(Untrusted, long), agentTokenSaid(Untrusted, RejectionPatience)),
@@ -86,17 +86,17 @@ func TestDecide_MovedHub(t *testing.T) {
 		},
 		"rejected here, no answer there: both are tried again": {
 			in:   agentState(agentStored(Rejected, RejectionPatience), agentServing, there, agentMoved(Unanswered, long)),
-			want: Outcome{Stage: Await, Awaited: AnswerElsewhere, AskAgain: true, AskElsewhere: true},
+			want: Outcome{Stage: Await, Awaited: AnswerElsewhere, ProbeStored: true, ProbeNewAddress: true},
 		},
 
 		// The hub does not answer at the identity's own address.
 		"no answer anywhere while serving: both addresses are tried": {
 			in:   agentState(agentStored(Unanswered, long), agentServing, there, agentMoved(Unanswered, long)),
-			want: Outcome{Stage: Use, AskAgain: true, AskElsewhere: true},
+			want: Outcome{Stage: Use, ProbeStored: true, ProbeNewAddress: true},
 		},
 		"no answer anywhere at start: both addresses are tried": {
 			in:   agentState(agentStored(Unanswered, 0), there),
-			want: Outcome{Stage: Await, Awaited: AnswerToStored, AskAgain: true, AskElsewhere: true},
+			want: Outcome{Stage: Await, Awaited: AnswerToStored, ProbeStored: true, ProbeNewAddress: true},
 		},
 		"silent hub answers at the new address: identity is kept": {
 			in:   agentState(agentStored(Unanswered, long), agentServing, there, agentMoved(Accepted, 0)),
@@ -104,7 +104,7 @@ func TestDecide_MovedHub(t *testing.T) {
 		},
 		"wrong CA at the same address: the silent hub is awaited": {
 			in:   agentState(agentStored(Unanswered, long), here, otherCA, agentMoved(Untrusted, long)),
-			want: Outcome{Stage: Await, Awaited: AnswerToStored, AskAgain: true},
+			want: Outcome{Stage: Await, Awaited: AnswerToStored, ProbeStored: true},
 		},
 
 		// The bootstrap secret names the same hub.
@@ -122,11 +122,11 @@ func TestDecide_MovedHub(t *testing.T) {
 		},
 		"stored identity without CA, not system-store: hub has moved": {
 			in:   agentState(agentStored(Accepted, 0), agentStoredCA(""), here),
-			want: Outcome{Stage: Use, AskElsewhere: true},
+			want: Outcome{Stage: Use, ProbeNewAddress: true},
 		},
 		"system-store, stored identity has another CA: hub has moved": {
 			in:   agentState(agentStored(Accepted, 0), here, otherCA, agentSystemStore),
-			want: Outcome{Stage: Use, AskElsewhere: true},
+			want: Outcome{Stage: Use, ProbeNewAddress: true},
 		},
 		"configuration is invalid: other address is ignored": {
 			in:   agentState(agentStored(Accepted, 0), there, agentConfigProblem),

@@ -52,9 +52,9 @@ const asksPerSpread = 4
 
 // waitForTurn returns the step of an agent that waits for its turn.
 func waitForTurn(in Input, pause time.Duration) Outcome {
-	out := Outcome{Stage: Await, Awaited: RecoveryTurn, AskAgain: in.Stored != nil, Pause: pause}
-	if spread := in.Recovery.spread(out.AskAgain); spread > RecoverySpread {
-		out.AskPause = spread / asksPerSpread
+	out := Outcome{Stage: Await, Awaited: RecoveryTurn, ProbeStored: in.Stored != nil, Pause: pause}
+	if spread := in.Recovery.spread(out.ProbeStored); spread > RecoverySpread {
+		out.ProbePause = spread / asksPerSpread
 	}
 	return out
 }
@@ -77,7 +77,7 @@ func recoverIdentity(in Input) Outcome {
 	refused := r.Token.Answer == Rejected && r.Request == nil // a pending request may still be granted
 	useless := !r.CanRequest || refused || r.Token.Answer == Untrusted || r.Token.against(in.Now, RejectionPatience)
 	if useless && r.CanVerify {
-		return Outcome{Stage: Await, Awaited: HubDocument, AskAgain: in.Stored != nil}
+		return Outcome{Stage: Await, Awaited: HubDocument, ProbeStored: in.Stored != nil}
 	}
 	step := r.next(in.Now)
 	step.Recovery = true

@@ -18,7 +18,7 @@ func agentRecovery(ago time.Duration, modifiers ...func(*Recovery, time.Time)) f
 }
 
 func recoverySaid(answer Answer, ago time.Duration) func(*Recovery, time.Time) {
-	return func(r *Recovery, now time.Time) { r.Token = Verdict{Answer: answer, Since: now.Add(-ago)} }
+	return func(r *Recovery, now time.Time) { r.Token = LastAnswer{Answer: answer, Since: now.Add(-ago)} }
 }
 
 func recoveryRequested(ago time.Duration) func(*Recovery, time.Time) {
@@ -30,7 +30,7 @@ func recoveryRequested(ago time.Duration) func(*Recovery, time.Time) {
 func recoveryGranted(proof Answer, ago time.Duration) func(*Recovery, time.Time) {
 	return func(r *Recovery, now time.Time) {
 		r.Credential = &protocol.Credential{Token: "g0lden", DeploymentNamespace: "cluster-a", ClusterNamespace: "fleet-default", ClusterName: "a"}
-		r.Proof = Verdict{Answer: proof, Since: now.Add(-ago)}
+		r.Proof = LastAnswer{Answer: proof, Since: now.Add(-ago)}
 	}
 }
 
@@ -46,7 +46,7 @@ func TestDecide_Recovery(t *testing.T) {
 	here, elsewhere := agentBootstrap(agentHub), agentBootstrap("https://elsewhere.example")
 	request := Outcome{Stage: Request, Recovery: true}
 	document := Outcome{Stage: Await, Awaited: HubDocument}
-	askingToo := func(step Outcome) Outcome { step.AskAgain = true; return step }
+	askingToo := func(step Outcome) Outcome { step.ProbeStored = true; return step }
 	tests := map[string]struct {
 		in   Input
 		want Outcome
@@ -58,23 +58,23 @@ func TestDecide_Recovery(t *testing.T) {
 		},
 		"hub is silent: no recovery": {
 			in:   agentState(agentStored(Unanswered, long), agentRecovery(long)),
-			want: Outcome{Stage: Await, Awaited: AnswerToStored, AskAgain: true},
+			want: Outcome{Stage: Await, Awaited: AnswerToStored, ProbeStored: true},
 		},
 		"first rejection at start: asked again": {
 			in:   agentState(agentStored(Rejected, RejectionPatience-1), agentRecovery(RejectionPatience-1)),
-			want: Outcome{Stage: Await, Awaited: AnswerToStored, AskAgain: true},
+			want: Outcome{Stage: Await, Awaited: AnswerToStored, ProbeStored: true},
 		},
 		"first rejection while serving: identity stays in use": {
 			in:   agentState(agentStored(Rejected, RejectionPatience-1), agentServing, agentRecovery(RejectionPatience-1)),
-			want: Outcome{Stage: Use, AskAgain: true},
+			want: Outcome{Stage: Use, ProbeStored: true},
 		},
 		"lasting rejection: the agent waits for its turn and asks again": {
 			in:   agentState(agentStored(Rejected, RejectionPatience), agentRecovery(RejectionPatience)),
-			want: Outcome{Stage: Await, Awaited: RecoveryTurn, AskAgain: true, Pause: RecoverySpread / 2},
+			want: Outcome{Stage: Await, Awaited: RecoveryTurn, ProbeStored: true, Pause: RecoverySpread / 2},
 		},
 		"lasting rejection on a large hub: the agent waits longer": {
 			in:   agentState(agentStored(Rejected, RejectionPatience), agentRecovery(RejectionPatience, onLargeHub)),
-			want: Outcome{Stage: Await, Awaited: RecoveryTurn, AskAgain: true, AskPause: LongestRecoverySpread / 4, Pause: LongestRecoverySpread / 2},
+			want: Outcome{Stage: Await, Awaited: RecoveryTurn, ProbeStored: true, ProbePause: LongestRecoverySpread / 4, Pause: LongestRecoverySpread / 2},
 		},
 		"Secret is missing on a large hub: it is the only one": {
 			in: agentState(agentRecovery(0, onLargeHub)), want: Outcome{Stage: Await, Awaited: RecoveryTurn, Pause: turn},

@@ -77,22 +77,22 @@ const (
 	Unanswered Answer = "Unanswered"
 )
 
-// Verdict is an Answer, and the time since which the hub has given only this answer.
-type Verdict struct {
+// LastAnswer is an Answer, and the time since which the hub has given only this answer.
+type LastAnswer struct {
 	Answer Answer
 	Since  time.Time
 }
 
-// With returns the verdict after an answer. If the answer has not changed, Since keeps its time.
-func (v Verdict) With(answer Answer, now time.Time) Verdict {
+// With returns the last answer after another one. If the answer has not changed, Since keeps its time.
+func (v LastAnswer) With(answer Answer, now time.Time) LastAnswer {
 	if v.Answer == answer {
 		return v
 	}
-	return Verdict{Answer: answer, Since: now}
+	return LastAnswer{Answer: answer, Since: now}
 }
 
 // against reports whether the hub has rejected the identity, or has been untrusted, for at least patience.
-func (v Verdict) against(now time.Time, patience time.Duration) bool {
+func (v LastAnswer) against(now time.Time, patience time.Duration) bool {
 	return (v.Answer == Rejected || v.Answer == Untrusted) && now.Sub(v.Since) >= patience
 }
 
@@ -102,8 +102,8 @@ type StoredIdentity struct {
 	// certificate; if it is empty, the system's roots are used.
 	Server string
 	CA     []byte
-	// Verdict is the answer of that hub to the identity.
-	Verdict Verdict
+	// LastAnswer is the answer of that hub to the identity.
+	LastAnswer LastAnswer
 }
 
 // PendingRequest is a ClusterRegistration that this process has made and whose answer it has not seen.
@@ -119,13 +119,13 @@ type PendingRequest struct {
 // Attempt is what this process did with one bootstrap secret, or with one recovery token.
 type Attempt struct {
 	// Token is the answer to the import token or the recovery token.
-	Token Verdict
+	Token LastAnswer
 	// Request is the pending request made with that token, nil if it does not exist.
 	Request *PendingRequest
 	// Credential is the credential granted to Request, nil before the hub answers. Proof is the hub's answer to that
 	// credential.
 	Credential *protocol.Credential
-	Proof      Verdict
+	Proof      LastAnswer
 }
 
 // next returns the step that continues the attempt.
@@ -165,7 +165,7 @@ type Input struct {
 	SystemStore bool
 
 	// Moved is the answer to the stored identity at the address in Bootstrap.
-	Moved Verdict
+	Moved LastAnswer
 	// Attempt describes the request with Bootstrap.
 	Attempt
 
@@ -212,10 +212,10 @@ type Outcome struct {
 	Stage Stage
 	// Awaited is set in stage Await.
 	Awaited Awaited
-	// AskAgain means that the hub's answer to the stored identity is in doubt. The agent has to ask again.
-	AskAgain bool
-	// AskElsewhere means that the agent tries the stored identity at the address in the bootstrap secret.
-	AskElsewhere bool
+	// ProbeStored means that the hub's answer to the stored identity is uncertain. The agent has to test the identity again.
+	ProbeStored bool
+	// ProbeNewAddress means that the agent tries the stored identity at the address in the bootstrap secret.
+	ProbeNewAddress bool
 	// Rewrite means that the stored identity works at that address. Before anything else, the agent writes the address
 	// and the CA of the bootstrap secret into the stored kubeconfig, and keeps the token.
 	Rewrite bool
@@ -223,8 +223,8 @@ type Outcome struct {
 	Store bool
 	// Recovery means that the step continues Input.Recovery: it uses the recovery token and not a bootstrap secret.
 	Recovery bool
-	// AskPause is the minimum pause before the stored identity is tested again while the agent waits for RecoveryTurn.
-	AskPause time.Duration
+	// ProbePause is the minimum pause before the stored identity is tested again while the agent waits for RecoveryTurn.
+	ProbePause time.Duration
 	// Pause is how long the agent waits for RecoveryTurn.
 	Pause time.Duration
 	// DropBootstrap means that the agent deletes the bootstrap secret, because it was used or is not needed.
@@ -246,14 +246,14 @@ func Decide(in Input) Outcome {
 	switch {
 	case in.Stored == nil:
 		return register(in)
-	case in.Stored.Verdict.Answer == Accepted:
+	case in.Stored.LastAnswer.Answer == Accepted:
 		return Outcome{Stage: Use, DropBootstrap: in.Bootstrap != nil || in.BootstrapProblem != nil}
 	case storedLost(in), replaced(in):
 		return register(in)
 	case in.Serving:
-		return Outcome{Stage: Use, AskAgain: true}
+		return Outcome{Stage: Use, ProbeStored: true}
 	}
-	return Outcome{Stage: Await, Awaited: AnswerToStored, AskAgain: true}
+	return Outcome{Stage: Await, Awaited: AnswerToStored, ProbeStored: true}
 }
 
 // storedLost reports whether the hub rejects the stored identity. If the agent can register and the identity is not in
@@ -264,14 +264,14 @@ func storedLost(in Input) bool {
 	if canRegister(in) && !in.Serving {
 		patience = 0
 	}
-	return in.Stored.Verdict.against(in.Now, patience)
+	return in.Stored.LastAnswer.against(in.Now, patience)
 }
 
 // replaced reports whether the stored identity's hub does not answer and the bootstrap secret names another address.
 // The stored identity is kept until the new one is proven. If the other hub rejects the token, the agent waits for the
 // silent hub.
 func replaced(in Input) bool {
-	return canRegister(in) && in.Stored.Verdict.Answer == Unanswered &&
+	return canRegister(in) && in.Stored.LastAnswer.Answer == Unanswered &&
 		!sameServer(in.Stored.Server, in.Bootstrap.APIServerURL) && !in.Token.against(in.Now, RejectionPatience)
 }
 
@@ -298,7 +298,7 @@ func stuck(in Input) Outcome {
 	step := Outcome{Stage: GiveUp, Err: missing(in)}
 	if in.Running {
 		step.Stage = AwaitBootstrap
-		step.AskAgain = in.Stored != nil // the hub may accept it again
+		step.ProbeStored = in.Stored != nil // the hub may accept it again
 	}
 	return step
 }
@@ -309,10 +309,10 @@ func missing(in Input) error {
 		return fmt.Errorf("%w: %w; %s", ErrBootstrapUnusable, in.BootstrapProblem, remedyBootstrap)
 	case in.Bootstrap != nil:
 		return fmt.Errorf("%w: %w; correct ConfigMap %s", ErrBootstrapUnusable, in.ConfigProblem, names.Agent)
-	case in.Stored != nil && in.Stored.Verdict.Answer == Untrusted && len(in.Stored.CA) == 0:
+	case in.Stored != nil && in.Stored.LastAnswer.Answer == Untrusted && len(in.Stored.CA) == 0:
 		return fmt.Errorf("%w: Secret %s has no CA for %s, the system's roots do not suffice or agentTLSMode forbids them, and there is no bootstrap secret; %s",
 			ErrUntrustedCA, names.Agent, in.Stored.Server, remedyBootstrap)
-	case in.Stored != nil && in.Stored.Verdict.Answer == Untrusted:
+	case in.Stored != nil && in.Stored.LastAnswer.Answer == Untrusted:
 		return fmt.Errorf("%w: the certificate of %s is not signed by the CA in Secret %s, and there is no bootstrap secret; %s",
 			ErrUntrustedCA, in.Stored.Server, names.Agent, remedyBootstrap)
 	case in.Stored != nil:

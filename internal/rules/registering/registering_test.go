@@ -28,7 +28,7 @@ func agentState(modifiers ...func(*Input)) Input {
 // agentStored adds a stored identity, and the answer that its hub has been giving for this long.
 func agentStored(answer Answer, ago time.Duration) func(*Input) {
 	return func(s *Input) {
-		s.Stored = &StoredIdentity{Server: agentHub, CA: []byte("ca-1"), Verdict: Verdict{Answer: answer, Since: s.Now.Add(-ago)}}
+		s.Stored = &StoredIdentity{Server: agentHub, CA: []byte("ca-1"), LastAnswer: LastAnswer{Answer: answer, Since: s.Now.Add(-ago)}}
 	}
 }
 
@@ -55,7 +55,7 @@ func agentSystemStore(s *Input) { s.SystemStore = true }
 // agentMoved adds the answer that the stored identity has been getting, for this long, at the bootstrap secret's
 // address.
 func agentMoved(answer Answer, ago time.Duration) func(*Input) {
-	return func(s *Input) { s.Moved = Verdict{Answer: answer, Since: s.Now.Add(-ago)} }
+	return func(s *Input) { s.Moved = LastAnswer{Answer: answer, Since: s.Now.Add(-ago)} }
 }
 
 func agentBootstrapProblem(s *Input) {
@@ -69,7 +69,7 @@ func agentServing(s *Input) { s.Serving, s.Running = true, true }
 func agentRunning(s *Input) { s.Running = true }
 
 func agentTokenSaid(answer Answer, ago time.Duration) func(*Input) {
-	return func(s *Input) { s.Token = Verdict{Answer: answer, Since: s.Now.Add(-ago)} }
+	return func(s *Input) { s.Token = LastAnswer{Answer: answer, Since: s.Now.Add(-ago)} }
 }
 
 func agentRequested(ago time.Duration) func(*Input) {
@@ -79,7 +79,7 @@ func agentRequested(ago time.Duration) func(*Input) {
 func agentGranted(proof Answer, ago time.Duration) func(*Input) {
 	return func(s *Input) {
 		s.Credential = &protocol.Credential{Token: "g0lden", DeploymentNamespace: "cluster-a", ClusterNamespace: "fleet-default", ClusterName: "a"}
-		s.Proof = Verdict{Answer: proof, Since: s.Now.Add(-ago)}
+		s.Proof = LastAnswer{Answer: proof, Since: s.Now.Add(-ago)}
 	}
 }
 
@@ -95,7 +95,7 @@ func TestDecide(t *testing.T) {
 		// The stored identity.
 		"stored identity: proven before it is used": {
 			in:   agentState(agentStored("", 0)),
-			want: Outcome{Stage: Await, Awaited: AnswerToStored, AskAgain: true},
+			want: Outcome{Stage: Await, Awaited: AnswerToStored, ProbeStored: true},
 		},
 		"stored identity works: used": {
 			in:   agentState(agentStored(Accepted, 0)),
@@ -115,15 +115,15 @@ func TestDecide(t *testing.T) {
 		},
 		"hub down at start: awaited, identity is kept": {
 			in:   agentState(agentStored(Unanswered, long)),
-			want: Outcome{Stage: Await, Awaited: AnswerToStored, AskAgain: true},
+			want: Outcome{Stage: Await, Awaited: AnswerToStored, ProbeStored: true},
 		},
 		"hub down at start, bootstrap secret for the same hub: awaited": {
 			in:   agentState(agentStored(Unanswered, long), here),
-			want: Outcome{Stage: Await, Awaited: AnswerToStored, AskAgain: true},
+			want: Outcome{Stage: Await, Awaited: AnswerToStored, ProbeStored: true},
 		},
 		"hub down at start, bootstrap secret spells its address differently: awaited": {
 			in:   agentState(agentStored(Unanswered, long), agentBootstrap("https://HUB.example:6443/")),
-			want: Outcome{Stage: Await, Awaited: AnswerToStored, AskAgain: true},
+			want: Outcome{Stage: Await, Awaited: AnswerToStored, ProbeStored: true},
 		},
 		"hub silent, other hub rejects the identity: registered there": {
 			in:   agentState(agentStored(Unanswered, 0), elsewhere, agentMoved(Rejected, 0)),
@@ -131,25 +131,25 @@ func TestDecide(t *testing.T) {
 		},
 		"hub silent, other hub rejects the token: silent hub is awaited": {
 			in:   agentState(agentStored(Unanswered, long), elsewhere, agentMoved(Rejected, long), agentTokenSaid(Rejected, long)),
-			want: Outcome{Stage: Await, Awaited: AnswerToStored, AskAgain: true},
+			want: Outcome{Stage: Await, Awaited: AnswerToStored, ProbeStored: true},
 		},
 		"bootstrap secret for another hub, identity not proven yet: own hub is tried first": {
 			in:   agentState(agentStored("", 0), elsewhere),
-			want: Outcome{Stage: Await, Awaited: AnswerToStored, AskAgain: true},
+			want: Outcome{Stage: Await, Awaited: AnswerToStored, ProbeStored: true},
 		},
 		"hub goes down while serving: identity stays in use": {
 			in:   agentState(agentStored(Unanswered, long), agentServing),
-			want: Outcome{Stage: Use, AskAgain: true},
+			want: Outcome{Stage: Use, ProbeStored: true},
 		},
 		"identity in doubt while serving: stays in use until the hub answers": {
 			in:   agentState(agentStored("", 0), agentServing, here),
-			want: Outcome{Stage: Use, AskAgain: true},
+			want: Outcome{Stage: Use, ProbeStored: true},
 		},
 
 		// Rejected identities.
 		"first 401 at start: does not count yet": {
 			in:   agentState(agentStored(Rejected, 0)),
-			want: Outcome{Stage: Await, Awaited: AnswerToStored, AskAgain: true},
+			want: Outcome{Stage: Await, Awaited: AnswerToStored, ProbeStored: true},
 		},
 		"lasting 401 at start: agent ends": {
 			in:   agentState(agentStored(Rejected, RejectionPatience)),
@@ -169,15 +169,15 @@ func TestDecide(t *testing.T) {
 		},
 		"first 401 at start, bootstrap secret unusable: does not count yet": {
 			in:   agentState(agentStored(Rejected, 0), here, agentConfigProblem),
-			want: Outcome{Stage: Await, Awaited: AnswerToStored, AskAgain: true},
+			want: Outcome{Stage: Await, Awaited: AnswerToStored, ProbeStored: true},
 		},
 		"first 401 while serving: identity stays in use": {
 			in:   agentState(agentStored(Rejected, time.Second), agentServing),
-			want: Outcome{Stage: Use, AskAgain: true},
+			want: Outcome{Stage: Use, ProbeStored: true},
 		},
 		"lasting 401 while serving: waits for a bootstrap secret, and keeps asking": {
 			in:   agentState(agentStored(Rejected, RejectionPatience), agentServing),
-			want: Outcome{Stage: AwaitBootstrap, AskAgain: true}, err: ErrIdentityRejected,
+			want: Outcome{Stage: AwaitBootstrap, ProbeStored: true}, err: ErrIdentityRejected,
 		},
 		"hub accepts a rejected identity again: used": {
 			in:   agentState(agentStored(Accepted, 0), agentRunning),
@@ -185,7 +185,7 @@ func TestDecide(t *testing.T) {
 		},
 		"first 401 while serving, bootstrap secret exists: identity stays in use": {
 			in:   agentState(agentStored(Rejected, RejectionPatience-1), agentServing, here),
-			want: Outcome{Stage: Use, AskAgain: true},
+			want: Outcome{Stage: Use, ProbeStored: true},
 		},
 		"lasting 401 while serving, bootstrap secret exists: registers": {
 			in:   agentState(agentStored(Rejected, RejectionPatience), agentServing, here),
@@ -403,10 +403,10 @@ func TestDecide_HoldsInvariantsForEveryState(t *testing.T) {
 			return !step.Store || from.Credential != nil && from.Proof.Answer == Accepted
 		},
 		"only a stored identity is tried": func(in Input, step Outcome) bool {
-			return !step.AskAgain && !step.AskElsewhere || in.Stored != nil
+			return !step.ProbeStored && !step.ProbeNewAddress || in.Stored != nil
 		},
 		"it is tried elsewhere only if a bootstrap secret names another hub": func(in Input, step Outcome) bool {
-			return !step.AskElsewhere && !step.Rewrite || in.Bootstrap != nil && in.ConfigProblem == nil
+			return !step.ProbeNewAddress && !step.Rewrite || in.Bootstrap != nil && in.ConfigProblem == nil
 		},
 		"only an address at which the identity works is stored": func(in Input, step Outcome) bool {
 			return !step.Rewrite || in.Moved.Answer == Accepted && !step.Store
@@ -415,14 +415,14 @@ func TestDecide_HoldsInvariantsForEveryState(t *testing.T) {
 			return !elsewhere(in) || !step.DropBootstrap || step.Store || in.Moved.Answer == Accepted || in.Moved.against(in.Now, RejectionPatience)
 		},
 		"if the other address is not tried, the answer from there has no effect": func(in Input, step Outcome) bool {
-			return elsewhere(in) || !step.AskElsewhere && !step.Rewrite
+			return elsewhere(in) || !step.ProbeNewAddress && !step.Rewrite
 		},
 		"a hub that is down never ends the process": func(in Input, step Outcome) bool {
-			return step.Stage != GiveUp || in.Stored == nil || in.Stored.Verdict.Answer != Unanswered
+			return step.Stage != GiveUp || in.Stored == nil || in.Stored.LastAnswer.Answer != Unanswered
 		},
 		"an identity in use stays in use until the hub has rejected it for a while": func(in Input, step Outcome) bool {
-			return !in.Serving || in.Stored == nil || !in.Stored.Verdict.against(in.Now, 0) ||
-				in.Stored.Verdict.against(in.Now, RejectionPatience) || step.Stage == Use
+			return !in.Serving || in.Stored == nil || !in.Stored.LastAnswer.against(in.Now, 0) ||
+				in.Stored.LastAnswer.against(in.Now, RejectionPatience) || step.Stage == Use
 		},
 		"a running agent does not end while a bootstrap secret may still be created": func(in Input, step Outcome) bool {
 			return step.Stage != GiveUp || !in.Running || in.Bootstrap != nil
@@ -440,10 +440,10 @@ func TestDecide_HoldsInvariantsForEveryState(t *testing.T) {
 			return !step.Recovery || in.Bootstrap == nil || sameServer(in.Bootstrap.APIServerURL, in.Recovery.Server)
 		},
 		"a recovery only replaces an identity that the hub has rejected for a while": func(in Input, step Outcome) bool {
-			return !step.Recovery || in.Stored == nil || in.Stored.Verdict.against(in.Now, 0)
+			return !step.Recovery || in.Stored == nil || in.Stored.LastAnswer.against(in.Now, 0)
 		},
 		"an identity that works is used": func(in Input, step Outcome) bool {
-			return in.Stored == nil || in.Stored.Verdict.Answer != Accepted || step.Stage == Use && !step.Store
+			return in.Stored == nil || in.Stored.LastAnswer.Answer != Accepted || step.Stage == Use && !step.Store
 		},
 	}
 	broken := map[string]bool{}

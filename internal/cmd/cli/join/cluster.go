@@ -165,17 +165,17 @@ func (j *joiner) readProof(ctx context.Context, f *found) error {
 
 // readKept reads the agent's recovery Secret. It is in kube-system, or in the agent's namespace. It is empty if it does not
 // exist, or the user may not read it.
-func (j *joiner) readKept(ctx context.Context) (protocol.Kept, error) {
+func (j *joiner) readKept(ctx context.Context) (protocol.RecoveryData, error) {
 	for _, namespace := range []string{metav1.NamespaceSystem, j.namespace} {
 		secret, err := j.cluster.Core.CoreV1().Secrets(namespace).Get(ctx, names.RecoverySecret(j.namespace), metav1.GetOptions{})
 		switch {
 		case err == nil:
-			return protocol.ParseKept(secret.Data), nil
+			return protocol.ParseRecoveryData(secret.Data), nil
 		case !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err):
-			return protocol.Kept{}, access.Explain("reading Secret "+namespace+"/"+names.RecoverySecret(j.namespace), err)
+			return protocol.RecoveryData{}, access.Explain("reading Secret "+namespace+"/"+names.RecoverySecret(j.namespace), err)
 		}
 	}
-	return protocol.Kept{}, nil
+	return protocol.RecoveryData{}, nil
 }
 
 // readObjects reads the agent's objects.

@@ -292,7 +292,7 @@ func TestHubWithAnotherCA_IsProvenByItsDocument(t *testing.T) {
 			documents.with("/api/v1/namespaces/kube-public/configmaps/fleet-hub", 0, `{"data":{"`+names.HubDocumentKey+`":"`+document+`"}}`)
 			recovery := &corev1.Secret{
 				ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: names.RecoverySecret(names.SystemNamespace)},
-				Type:       protocol.SecretTypeRecovery, Data: protocol.Kept{Recovery: protocol.Recovery{HubKey: hubKey.Public()}, Serial: 7}.Encode(),
+				Type:       protocol.SecretTypeRecovery, Data: protocol.RecoveryData{Recovery: protocol.Recovery{HubKey: hubKey.Public()}, Serial: 7}.Encode(),
 			}
 			j := joinerOf(t, clitest.Start(t, append(joined(url, other.pem), recovery)...))
 			j.text = textFor(url, own)

@@ -225,7 +225,7 @@ func (f found) isOwnHub(text jointext.Text) bool {
 
 // isSigned reports whether a document of a hub is signed with the key of the agent's hub and names the address and the CA of the
 // text. Any hub can publish a copy of the document of another one.
-func isSigned(text jointext.Text, kept protocol.Kept, signed string) bool {
+func isSigned(text jointext.Text, kept protocol.RecoveryData, signed string) bool {
 	document, err := identity.VerifyDocument(kept.HubKey, signed)
 	return err == nil && registering.ProveAddress(registering.DocumentInput{Document: document, Serial: kept.Serial}, text.URL, []byte(text.CA)) == nil
 }

@@ -267,7 +267,7 @@ func TestHubDocument_ProvesTheHubOfItsAddress(t *testing.T) {
 		"of another CA":          {document(key, func(d *identity.Document) { d.CA = []byte("x") }), false},
 		"an old one":             {document(key, func(d *identity.Document) { d.Serial = 6 }), false},
 	} {
-		kept := protocol.Kept{Recovery: protocol.Recovery{HubKey: key.Public()}, Serial: 7}
+		kept := protocol.RecoveryData{Recovery: protocol.Recovery{HubKey: key.Public()}, Serial: 7}
 		if got := isSigned(text, kept, test.document); got != test.want {
 			t.Errorf("%s: %v", name, got)
 		}

@@ -190,7 +190,7 @@ func TestClusterWithKey_GetsRecoveryData(t *testing.T) {
 		if err != nil || data.Token != hubtest.Token(accountUID(t, hub), time.Time{}) || secret.Type != protocol.SecretTypeRecovery {
 			t.Fatalf("token %q, type %s, %v", data.Token, secret.Type, err)
 		}
-		if got := protocol.ParseKept(secret.Data).SystemRegistrationNamespace; got != hub.App.Namespaces.Registration {
+		if got := protocol.ParseRecoveryData(secret.Data).SystemRegistrationNamespace; got != hub.App.Namespaces.Registration {
 			t.Errorf("registration namespace %q", got)
 		}
 		ticket, err := identity.VerifyTicket(hub.App.Recoveries.Key().Public(), data.Ticket)

@@ -11,16 +11,16 @@ import (
 
 // Maximum sizes in bytes of the values in a recovery Secret.
 const (
-	maxKeptToken  = 16 << 10
-	maxKeptTicket = 16 << 10
-	maxKeptURL    = 2 << 10
-	maxKeptCA     = 256 << 10
-	maxKeptText   = 1 << 10
+	maxRecoveryToken  = 16 << 10
+	maxRecoveryTicket = 16 << 10
+	maxRecoveryURL    = 2 << 10
+	maxRecoveryCA     = 256 << 10
+	maxRecoveryText   = 1 << 10
 )
 
-// Kept is the data of an agent's recovery Secret besides its private key: everything that the agent needs to return to
+// RecoveryData is the data of an agent's recovery Secret besides its private key: everything that the agent needs to return to
 // its hub if it has lost everything else. Each value may be missing.
-type Kept struct {
+type RecoveryData struct {
 	Recovery
 	// APIServerURL and APIServerCA (PEM; empty means the system's roots) describe how the agent reaches the hub.
 	APIServerURL string
@@ -37,8 +37,8 @@ type Kept struct {
 	RecoverySpread time.Duration
 }
 
-// keptKeys are the keys that Encode may return.
-func keptKeys() []string {
+// recoveryDataKeys are the keys that Encode may return.
+func recoveryDataKeys() []string {
 	return []string{
 		recoveryTokenKey, recoveryTicketKey, hubKeyKey, workspaceKeyKey, APIServerURLKey, APIServerCAKey, clusterNamespaceKey,
 		registrationKey, ClientIDKey, SerialKey, RecoverySpreadKey,
@@ -46,7 +46,7 @@ func keptKeys() []string {
 }
 
 // Encode returns the values that are not empty.
-func (k Kept) Encode() map[string][]byte {
+func (k RecoveryData) Encode() map[string][]byte {
 	data := k.Recovery.Encode()
 	data[APIServerURLKey] = []byte(k.APIServerURL)
 	data[APIServerCAKey] = k.APIServerCA
@@ -68,9 +68,9 @@ func (k Kept) Encode() map[string][]byte {
 }
 
 // Replace sets the values in the data of a recovery Secret, and removes those that are empty. It keeps all other keys.
-func (k Kept) Replace(data map[string][]byte) {
+func (k RecoveryData) Replace(data map[string][]byte) {
 	encoded := k.Encode()
-	for _, key := range keptKeys() {
+	for _, key := range recoveryDataKeys() {
 		if value, isKept := encoded[key]; isKept {
 			data[key] = value
 		} else {
@@ -79,9 +79,9 @@ func (k Kept) Replace(data map[string][]byte) {
 	}
 }
 
-// ParseKept returns the values that are valid. It leaves out all others, because a damaged value must not make the
+// ParseRecoveryData returns the values that are valid. It leaves out all others, because a damaged value must not make the
 // remaining ones useless.
-func ParseKept(data map[string][]byte) Kept {
+func ParseRecoveryData(data map[string][]byte) RecoveryData {
 	text := func(key string, limit int, isValid func(string) bool) string {
 		value := string(data[key])
 		if value == "" || len(value) > limit || !isValid(value) {
@@ -89,31 +89,31 @@ func ParseKept(data map[string][]byte) Kept {
 		}
 		return value
 	}
-	kept := Kept{
+	recovery := RecoveryData{
 		Recovery: Recovery{
-			Token:  text(recoveryTokenKey, maxKeptToken, isAccountToken),
-			Ticket: text(recoveryTicketKey, maxKeptTicket, isAny),
-			HubKey: text(hubKeyKey, maxKeptText, isAny),
+			Token:  text(recoveryTokenKey, maxRecoveryToken, isAccountToken),
+			Ticket: text(recoveryTicketKey, maxRecoveryTicket, isAny),
+			HubKey: text(hubKeyKey, maxRecoveryText, isAny),
 		},
-		APIServerURL:                text(APIServerURLKey, maxKeptURL, func(url string) bool { return CheckHubURL(url) == nil }),
-		APIServerCA:                 []byte(text(APIServerCAKey, maxKeptCA, isCA)),
-		ClusterNamespace:            text(clusterNamespaceKey, maxKeptText, isNamespace),
-		SystemRegistrationNamespace: text(registrationKey, maxKeptText, isNamespace),
-		ClientID:                    text(ClientIDKey, maxKeptText, isAny),
+		APIServerURL:                text(APIServerURLKey, maxRecoveryURL, func(url string) bool { return CheckHubURL(url) == nil }),
+		APIServerCA:                 []byte(text(APIServerCAKey, maxRecoveryCA, isCA)),
+		ClusterNamespace:            text(clusterNamespaceKey, maxRecoveryText, isNamespace),
+		SystemRegistrationNamespace: text(registrationKey, maxRecoveryText, isNamespace),
+		ClientID:                    text(ClientIDKey, maxRecoveryText, isAny),
 	}
-	if key, err := base64.RawURLEncoding.DecodeString(text(workspaceKeyKey, maxKeptText, isAny)); err == nil && len(key) > 0 {
-		kept.WorkspaceKey = key
+	if key, err := base64.RawURLEncoding.DecodeString(text(workspaceKeyKey, maxRecoveryText, isAny)); err == nil && len(key) > 0 {
+		recovery.WorkspaceKey = key
 	}
 	if serial, err := strconv.ParseInt(string(data[SerialKey]), 10, 64); err == nil && serial > 0 {
-		kept.Serial = serial
+		recovery.Serial = serial
 	}
 	if seconds, err := strconv.ParseInt(string(data[RecoverySpreadKey]), 10, 32); err == nil && seconds > 0 {
-		kept.RecoverySpread = time.Duration(seconds) * time.Second
+		recovery.RecoverySpread = time.Duration(seconds) * time.Second
 	}
-	if len(kept.APIServerCA) == 0 {
-		kept.APIServerCA = nil
+	if len(recovery.APIServerCA) == 0 {
+		recovery.APIServerCA = nil
 	}
-	return kept
+	return recovery
 }
 
 func isAny(string) bool { return true }
@@ -129,7 +129,7 @@ func isNamespace(name string) bool { return len(validation.IsDNS1123Label(name))
 
 // Access returns what a recovery request is made with, and false if a part is missing. A hub without the ticket would
 // not know the Cluster.
-func (k Kept) Access() (Bootstrap, bool) {
+func (k RecoveryData) Access() (Bootstrap, bool) {
 	isComplete := k.Token != "" && k.Ticket != "" && k.APIServerURL != "" && k.ClusterNamespace != "" && k.SystemRegistrationNamespace != ""
 	return Bootstrap{
 		APIServerURL: k.APIServerURL, APIServerCA: k.APIServerCA, ClusterNamespace: k.ClusterNamespace,

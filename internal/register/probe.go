@@ -20,25 +20,25 @@ import (
 // errAnotherHub means that the server at the address in the bootstrap secret is not proven to be the agent's hub.
 var errAnotherHub = errors.New("the server there is not proven to be the agent's hub, so that the stored identity was not sent")
 
-// ask tests the stored identity: at the stored address, at the address in the bootstrap secret, or at both. The
+// probe tests the stored identity: at the stored address, at the address in the bootstrap secret, or at both. The
 // test that is due first runs.
-func (a *agent) ask(ctx context.Context, step registering.Outcome) {
-	here, there := a.asks.Until(a.now()), a.moves.Until(a.now())
-	if !step.AskElsewhere || step.AskAgain && here <= there {
-		a.askStored(ctx, here)
+func (a *agent) probe(ctx context.Context, step registering.Outcome) {
+	here, there := a.probes.Until(a.now()), a.moves.Until(a.now())
+	if !step.ProbeNewAddress || step.ProbeStored && here <= there {
+		a.probeStored(ctx, here)
 		return
 	}
 	wait := a.pause
-	if step.Stage == registering.Use && !step.AskAgain {
+	if step.Stage == registering.Use && !step.ProbeStored {
 		wait = a.attend // the identity works; keep watching the hub's responses to it
 	}
 	if wait(ctx, there) {
-		a.askElsewhere(ctx)
+		a.probeNewAddress(ctx)
 	}
 }
 
-// askStored tests, after a pause, whether the hub accepts the stored identity.
-func (a *agent) askStored(ctx context.Context, after time.Duration) {
+// probeStored tests, after a pause, whether the hub accepts the stored identity.
+func (a *agent) probeStored(ctx context.Context, after time.Duration) {
 	if !a.pause(ctx, after) {
 		return
 	}
@@ -50,17 +50,17 @@ func (a *agent) askStored(ctx context.Context, after time.Duration) {
 	if ctx.Err() != nil {
 		return // no answer: the context was canceled
 	}
-	a.asks.Settle(a.now(), err)
-	before := a.verdict.Answer
-	a.verdict = a.verdict.With(hubclient.AnswerOf(err), a.now())
-	if err != nil && before != a.verdict.Answer {
-		hubclient.LogRefusal(a.log, a.verdict.Answer, err)
+	a.probes.Settle(a.now(), err)
+	before := a.answer.Answer
+	a.answer = a.answer.With(hubclient.AnswerOf(err), a.now())
+	if err != nil && before != a.answer.Answer {
+		hubclient.LogRefusal(a.log, a.answer.Answer, err)
 	}
 }
 
-// askElsewhere tests the stored identity at the address in the bootstrap secret.
-func (a *agent) askElsewhere(ctx context.Context) {
-	there, serial, err := a.proveElsewhere(ctx)
+// probeNewAddress tests the stored identity at the address in the bootstrap secret.
+func (a *agent) probeNewAddress(ctx context.Context) {
+	there, serial, err := a.proveAtNewAddress(ctx)
 	if ctx.Err() != nil {
 		return
 	}
@@ -75,10 +75,10 @@ func (a *agent) askElsewhere(ctx context.Context) {
 	}
 }
 
-// proveElsewhere returns the access to the address in the bootstrap secret with the stored identity, the serial of a hub
+// proveAtNewAddress returns the access to the address in the bootstrap secret with the stored identity, the serial of a hub
 // document that names this address, and the answer to the identity. The identity is sent only to the agent's own hub. The token
 // of the bootstrap secret is for that address anyway.
-func (a *agent) proveElsewhere(ctx context.Context) (there hubclient.Access, serial int64, err error) {
+func (a *agent) proveAtNewAddress(ctx context.Context) (there hubclient.Access, serial int64, err error) {
 	bootstrap := a.found.Bootstrap
 	there, err = a.trusting(ctx, hubclient.Access{
 		Server: bootstrap.APIServerURL, CA: bootstrap.APIServerCA, Token: bootstrap.Token, Namespace: a.found.Access.Namespace,
