@@ -2,5 +2,5 @@
 // from when on a silent agent is not ready.
 //
 //	Input (pods, deployment, token, waiting time) ─► Decide ─► Outcome (reason, message, repair)
-//	ReportingInput (heartbeats, interval)         ─► JudgeReporting ─► ReportingOutcome
+//	ReportingInput (heartbeats, interval)         ─► DecideReporting ─► ReportingOutcome
 package supervision

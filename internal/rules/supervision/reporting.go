@@ -54,8 +54,8 @@ type ReportingInput struct {
 	Adopted bool
 	// Gaps are the times between heartbeats that were observed.
 	Gaps Gaps
-	// Arrivals are the heartbeats of all agents.
-	Arrivals Arrivals
+	// Heartbeats are those of all agents.
+	Heartbeats Heartbeats
 }
 
 // ReportingOutcome is the hub's judgement of an agent.
@@ -71,8 +71,8 @@ type ReportingOutcome struct {
 	LookAgain time.Time
 }
 
-// JudgeReporting decides whether an agent reports. It never compares the agent's clock with the hub's clock.
-func JudgeReporting(in ReportingInput) ReportingOutcome {
+// DecideReporting decides whether an agent reports. It never compares the agent's clock with the hub's clock.
+func DecideReporting(in ReportingInput) ReportingOutcome {
 	switch {
 	case !AgentExpected(in.Cluster, in.Config.Bootstrap):
 		return ReportingOutcome{Stage: ReportingUnexpected}

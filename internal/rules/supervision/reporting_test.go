@@ -87,7 +87,7 @@ func localDisabled(in *supervision.ReportingInput) {
 	in.Cluster.Namespace, in.Cluster.Name = "fleet-local", "local"
 }
 
-func TestJudgeReporting(t *testing.T) {
+func TestDecideReporting(t *testing.T) {
 	const m = time.Minute
 	heard := func(lookAgain time.Duration) supervision.ReportingOutcome {
 		return supervision.ReportingOutcome{Stage: supervision.ReportingHeard, LookAgain: rulestest.Noon().Add(lookAgain)}
@@ -142,7 +142,7 @@ func TestJudgeReporting(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			rulestest.ExpectEqual(t, "outcome", rulestest.Pure(t, supervision.JudgeReporting, test.in), test.want)
+			rulestest.ExpectEqual(t, "outcome", rulestest.Pure(t, supervision.DecideReporting, test.in), test.want)
 		})
 	}
 }

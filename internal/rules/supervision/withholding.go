@@ -49,36 +49,36 @@ func Withheld(workspaces map[string]Reports) map[string]bool {
 	return withheld
 }
 
-// Arrivals describes the heartbeats of all agents that go through the hub's network. The zero value means that none has
+// Heartbeats describes those of all agents that go through the hub's network. The zero value means that none has
 // arrived yet.
-type Arrivals struct {
+type Heartbeats struct {
 	// since is the first heartbeat after a pause, and last is the last one.
 	since, last time.Time
 }
 
-// Add returns the arrivals with one more heartbeat.
-func (a Arrivals) Add(now time.Time, conf config.Config) Arrivals {
-	if !a.goOn(now, orDefault(conf.AgentCheckinInterval.Duration)) {
+// Add returns the heartbeats with one more heartbeat.
+func (a Heartbeats) Add(now time.Time, conf config.Config) Heartbeats {
+	if !a.areContinuous(now, orDefault(conf.AgentCheckinInterval.Duration)) {
 		a.since = now
 	}
 	a.last = now
 	return a
 }
 
-// goOn reports whether heartbeats arrive without a pause in which an agent with this interval would become silent.
-func (a Arrivals) goOn(now time.Time, interval time.Duration) bool {
+// areContinuous reports whether heartbeats arrive without a pause in which an agent with this interval would become silent.
+func (a Heartbeats) areContinuous(now time.Time, interval time.Duration) bool {
 	return !a.last.IsZero() && !now.After(a.last.Add(silentAfter(interval)))
 }
 
 // withheldUntil returns when the mark of a silent agent is no longer withheld. It returns zero if no heartbeats arrive.
 func withheldUntil(in ReportingInput) time.Time {
 	hub := orDefault(in.Config.AgentCheckinInterval.Duration)
-	if !in.Arrivals.goOn(in.Now, hub) {
+	if !in.Heartbeats.areContinuous(in.Now, hub) {
 		return time.Time{}
 	}
 	since := in.Since
-	if since.Before(in.Arrivals.since) {
-		since = in.Arrivals.since
+	if since.Before(in.Heartbeats.since) {
+		since = in.Heartbeats.since
 	}
 	return since.Add(withheldIntervals * max(hub, CheckinInterval(in)))
 }

@@ -172,11 +172,11 @@ func TestWithheld_OutageOfTheHub(t *testing.T) {
 func TestSilentAgent_IsWithheldForALimitedTime(t *testing.T) {
 	conf := config.Config{}
 	conf.AgentCheckinInterval.Duration = 10 * time.Minute
-	// arriving returns the arrivals of a heartbeat every ten minutes, between these times before noon.
+	// arriving returns the input with a heartbeat every ten minutes, between these times before noon.
 	arriving := func(from, to time.Duration) func(*supervision.ReportingInput) {
 		return func(in *supervision.ReportingInput) {
 			for ago := from; ago >= to; ago -= 10 * time.Minute {
-				in.Arrivals = in.Arrivals.Add(rulestest.Noon().Add(-ago), conf)
+				in.Heartbeats = in.Heartbeats.Add(rulestest.Noon().Add(-ago), conf)
 			}
 		}
 	}
@@ -201,7 +201,7 @@ func TestSilentAgent_IsWithheldForALimitedTime(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := rulestest.Pure(t, supervision.JudgeReporting, test.in)
+			got := rulestest.Pure(t, supervision.DecideReporting, test.in)
 			if got.Stage != supervision.ReportingSilent || got.Overdue != test.overdue {
 				t.Errorf("stage %s, overdue %v", got.Stage, got.Overdue)
 			}

@@ -123,7 +123,7 @@ func TestSilentClusters_DoNotBlockOthers(t *testing.T) {
 
 	w.clock.pass(time.Hour)
 	w.beat(t, heard...)
-	w.app.Liveness.Judge() // what the timer does when the hour is over
+	w.app.Liveness.DecideAll() // what the timer does when the hour is over
 	w.says(t, conditions.ReasonAgentNotReporting, silent...)
 	w.says(t, "", heard...)
 	w.counts(t, 4, 12, 0)
@@ -170,7 +170,7 @@ func TestClusterWithoutAgent_DoesNotBlockOthers(t *testing.T) {
 	w.report(t, before, nil)
 	w.deployment(t, "web", "awaited", "its first deployment", exists)
 	w.clock.pass(time.Minute)
-	w.app.Liveness.Judge()
+	w.app.Liveness.DecideAll()
 	w.patch(t, client.Bundles, "web", map[string]any{"spec": map[string]any{"namespace": "changed"}})
 	isNew := func(bd *fleet.BundleDeployment) bool { return bd.Spec.DeploymentID != before.Spec.DeploymentID }
 	w.report(t, w.deployment(t, "web", "heard", "its turn", isNew), nil)

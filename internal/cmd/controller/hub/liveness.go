@@ -26,7 +26,7 @@ func (a *App) addLiveness() error {
 		Cluster: a.cachedCluster, Adopted: a.agentAdopted, Config: a.Config.Get, Clock: a.OwnClock, Log: a.Log, OnMany: a.manySilent,
 	})
 	a.BeforeControllers(a.Liveness.Run)
-	a.Config.OnChange(func(_, _ config.Config) { a.Liveness.Judge() })
+	a.Config.OnChange(func(_, _ config.Config) { a.Liveness.DecideAll() })
 	return a.Liveness.Watch(a.Clusters.Informer())
 }
 

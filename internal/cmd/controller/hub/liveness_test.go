@@ -50,7 +50,7 @@ func TestAppliedAgentBundle_UsesTheHubsInterval(t *testing.T) {
 		hub.App.Liveness.Of(reporting(name))
 	}
 	hub.Pass(4 * time.Minute)
-	hub.App.Liveness.Judge()
+	hub.App.Liveness.DecideAll()
 	got := map[string]supervision.Reporting{}
 	for name := range clusters {
 		got[name] = hub.App.Liveness.Of(reporting(name))
@@ -83,8 +83,8 @@ func TestManySilentAgents_AreReportedToTheOperator(t *testing.T) {
 		hub.App.Liveness.Of(reporting(name))
 	}
 	hub.Pass(time.Hour)
-	hub.App.Liveness.Judge()
-	hub.App.Liveness.Judge()
+	hub.App.Liveness.DecideAll()
+	hub.App.Liveness.DecideAll()
 	want := []string{
 		"Warning ManyAgentsSilent 4 of 4 agents in workspace ws stopped reporting at the same time. Their Clusters keep their state for now, because the cause is probably the hub or its network. Check that agents can reach the hub at its apiServerURL.",
 	}

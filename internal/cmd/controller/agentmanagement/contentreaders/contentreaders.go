@@ -28,8 +28,8 @@ const byBinding = "fleet.accounts-by-content-binding"
 type handler struct {
 	app      *hub.App
 	bindings reconcile.Kind
-	// verdicts maps the name of a shared ClusterRoleBinding to its verdicts.
-	verdicts sync.Map
+	// decisions maps the name of a shared ClusterRoleBinding to its decisions.
+	decisions sync.Map
 }
 
 // Register watches the accounts of requests and the ClusterRoleBindings that they share. A controller that does not
@@ -139,16 +139,16 @@ func (h *handler) enqueue(bindings ...string) {
 	}
 }
 
-// readers returns the accounts that belong to a shared ClusterRoleBinding. It judges only those whose objects have
+// readers returns the accounts that belong to a shared ClusterRoleBinding. It decides only about those whose objects have
 // changed since the last time: a binding has hundreds, and most changes are of one.
 func (h *handler) readers(name string) (readers []types.NamespacedName, err error) {
 	accounts, err := h.app.ServiceAccounts.Cache().GetByIndex(byBinding, name)
 	if err != nil {
 		return nil, err
 	}
-	known, next := h.judged(name), make(verdicts, len(accounts))
+	known, next := h.decided(name), make(decisions, len(accounts))
 	for _, account := range accounts {
-		is, err := h.judge(account, known[account])
+		is, err := h.decide(account, known[account])
 		if err != nil {
 			return nil, err
 		}
@@ -156,34 +156,34 @@ func (h *handler) readers(name string) (readers []types.NamespacedName, err erro
 			readers = append(readers, reconcile.KeyOf(account))
 		}
 	}
-	h.verdicts.Store(name, next)
+	h.decisions.Store(name, next)
 	return readers, nil
 }
 
-// verdicts are the verdicts on the accounts of a shared ClusterRoleBinding.
-type verdicts map[*corev1.ServiceAccount]verdict
+// decisions are those about the accounts of a shared ClusterRoleBinding.
+type decisions map[*corev1.ServiceAccount]decision
 
-// verdict says whether an account may read Contents, and from which versions of its request and Cluster that follows.
-type verdict struct {
+// decision states whether an account may read Contents, and from which versions of its request and Cluster that follows.
+type decision struct {
 	request, cluster string
 	may              bool
 }
 
-func (h *handler) judged(name string) verdicts {
-	known, _ := h.verdicts.Load(name)
-	of, _ := known.(verdicts)
+func (h *handler) decided(name string) decisions {
+	known, _ := h.decisions.Load(name)
+	of, _ := known.(decisions)
 	return of
 }
 
-func (h *handler) judge(account *corev1.ServiceAccount, known verdict) (is verdict, err error) {
+func (h *handler) decide(account *corev1.ServiceAccount, known decision) (is decision, err error) {
 	of, _ := contentreaders.RequestOf(account)
 	request, err := reconcile.Optional(h.app.ClusterRegistrations.Cache().Get(of.Namespace, of.Name))
 	if err != nil || request == nil {
-		return verdict{}, err
+		return decision{}, err
 	}
 	cluster, err := reconcile.Optional(h.app.Clusters.Cache().Get(of.Namespace, account.Annotations[fleet.AnnotationCluster]))
 	if err != nil || cluster == nil {
-		return verdict{}, err
+		return decision{}, err
 	}
 	is.request, is.cluster = request.ResourceVersion, cluster.ResourceVersion
 	if is.request == known.request && is.cluster == known.cluster {

@@ -62,11 +62,11 @@ type Tracker struct {
 	watchers []func(types.NamespacedName)
 	late     []func(types.NamespacedName)
 	// withheld are the workspaces in which so many agents are late that none is marked.
-	withheld map[string]bool
-	arrivals supervision.Arrivals
-	running  bool
-	timer    *time.Timer
-	next     time.Time // when the timer fires
+	withheld   map[string]bool
+	heartbeats supervision.Heartbeats
+	running    bool
+	timer      *time.Timer
+	next       time.Time // when the timer fires
 }
 
 // New returns an empty Tracker. It judges Clusters on request. Deadlines count once Run is called.
@@ -169,7 +169,7 @@ func (t *Tracker) Run(ctx context.Context) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.running = true
-	t.timer = time.AfterFunc(0, t.Judge)
+	t.timer = time.AfterFunc(0, t.DecideAll)
 	context.AfterFunc(ctx, func() {
 		t.mu.Lock()
 		defer t.mu.Unlock()

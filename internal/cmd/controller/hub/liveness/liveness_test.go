@@ -136,12 +136,12 @@ func TestUnexpectedAgent_IsNotMissing(t *testing.T) {
 		h.change("east", elsewhere)
 		h.remove("west")
 		h.config.Bootstrap.Namespace, h.config.Bootstrap.LocalAgentDisabled = "ws", true
-		h.tracker.Judge()
+		h.tracker.DecideAll()
 		h.expect("5m east Unexpected", "5m local Unexpected")
 		h.pass(100 * minute)
 		h.expect()
 		h.config.Bootstrap.LocalAgentDisabled = false
-		h.tracker.Judge()
+		h.tracker.DecideAll()
 		h.expect("0s local Heard")
 		h.pass(32 * minute) // nobody waited for it before
 		h.expect()
@@ -190,11 +190,11 @@ func TestChangedInterval_CountsAtOnce(t *testing.T) {
 		h := begin(t, "east")
 		h.pass(32 * minute)
 		h.config.AgentCheckinInterval.Duration = time.Hour
-		h.tracker.Judge()
+		h.tracker.DecideAll()
 		h.pass(60 * minute)
 		h.expect()
 		h.config.AgentCheckinInterval.Duration = minute
-		h.tracker.Judge()
+		h.tracker.DecideAll()
 		h.expect("0s east Silent")
 	})
 }
@@ -206,7 +206,7 @@ func TestAgentInstalledByHand_KeepsItsIntervalUntilAdopted(t *testing.T) {
 		h.pass(49 * minute)
 		h.expect()
 		h.adopted = true
-		h.tracker.Judge()
+		h.tracker.DecideAll()
 		h.expect("0s hand Silent")
 	})
 }

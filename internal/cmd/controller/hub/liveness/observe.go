@@ -64,16 +64,16 @@ func (t *Tracker) update(key types.NamespacedName, cluster *fleet.Cluster) (chan
 	}
 	switch {
 	case r.take(cluster, now):
-		t.arrived(r, cluster, now)
+		t.addHeartbeat(r, cluster, now)
 		t.returned(now)
 	case !t.running && supervision.MarkedNotReporting(cluster): // another process has marked the agent
 		r.marked = true
 	}
 	before := *r
-	out := t.judgeOne(r, cluster, now)
+	out := t.decide(r, cluster, now)
 	if before.stage == supervision.ReportingUnexpected && out.Stage != before.stage {
 		r.since, r.beaten = now, false // no agent was expected before
-		out = t.judgeOne(r, cluster, now)
+		out = t.decide(r, cluster, now)
 	}
 	r.stage, r.absent = unlessMarked(out.Stage, r.marked), out.Absent
 	if out.Stage != r.stage && !t.withheld[key.Namespace] {
@@ -102,24 +102,24 @@ func (r *record) take(cluster *fleet.Cluster, now time.Time) bool {
 	return true
 }
 
-// arrived records a heartbeat. Those of the hub's own cluster arrive also if agents elsewhere cannot reach the hub.
-func (t *Tracker) arrived(r *record, cluster *fleet.Cluster, now time.Time) {
+// addHeartbeat records a heartbeat. Those of the hub's own cluster arrive also if agents elsewhere cannot reach the hub.
+func (t *Tracker) addHeartbeat(r *record, cluster *fleet.Cluster, now time.Time) {
 	conf := t.o.Config()
 	if r.beaten && !clusters.IsLocal(cluster, conf.Bootstrap) {
-		t.arrivals = t.arrivals.Add(now, conf)
+		t.heartbeats = t.heartbeats.Add(now, conf)
 	}
 }
 
-// judgeOne applies the rule to a record.
-func (t *Tracker) judgeOne(r *record, cluster *fleet.Cluster, now time.Time) supervision.ReportingOutcome {
+// decide applies the rule to a record.
+func (t *Tracker) decide(r *record, cluster *fleet.Cluster, now time.Time) supervision.ReportingOutcome {
 	in := t.input(r, cluster)
 	in.Now = now
-	return supervision.JudgeReporting(in)
+	return supervision.DecideReporting(in)
 }
 
 func (t *Tracker) input(r *record, cluster *fleet.Cluster) supervision.ReportingInput {
 	return supervision.ReportingInput{
-		Cluster: cluster, Config: t.o.Config(), Since: r.since, NotBefore: r.notBefore, Marked: r.marked, Gaps: r.gaps, Arrivals: t.arrivals,
+		Cluster: cluster, Config: t.o.Config(), Since: r.since, NotBefore: r.notBefore, Marked: r.marked, Gaps: r.gaps, Heartbeats: t.heartbeats,
 		Adopted: cluster.Spec.KubeConfigSecret == "" && t.o.Adopted(cluster), // unused for other Clusters
 	}
 }

@@ -12,8 +12,8 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// verdict is the rule's outcome for one agent, before all agents are judged together.
-type verdict struct {
+// decision is the rule's outcome for one agent, before the numbers of all agents are compared.
+type decision struct {
 	key     types.NamespacedName
 	record  *record
 	cluster *fleet.Cluster
@@ -22,18 +22,18 @@ type verdict struct {
 	supervision.ReportingOutcome
 }
 
-// Judge judges all Clusters, because the configuration may have changed or a deadline may have passed.
-func (t *Tracker) Judge() {
+// DecideAll decides again for all Clusters, because the configuration may have changed or a deadline may have passed.
+func (t *Tracker) DecideAll() {
 	t.mu.Lock()
 	now := t.o.Clock()
-	verdicts := t.verdicts(now)
-	reports, due := t.count(verdicts)
+	decisions := t.decisions(now)
+	reports, due := t.count(decisions)
 	was := t.withheld
 	t.withheld = supervision.Withheld(reports)
 	maps.DeleteFunc(t.withheld, func(workspace string, _ bool) bool { return !due[workspace] && !was[workspace] })
 	began, ended := without(t.withheld, was), without(was, t.withheld)
-	t.forgive(verdicts, ended, now)
-	changed, late := t.settleAll(verdicts, now)
+	t.extendDeadlines(decisions, ended, now)
+	changed, late := t.markAll(decisions, now)
 	t.mu.Unlock()
 
 	t.notify(changed...)
@@ -69,13 +69,13 @@ func manyOf(workspaces map[string]bool, reports map[string]supervision.Reports) 
 	return many
 }
 
-// settleAll settles all verdicts. It returns the Clusters whose stage changed, and those whose agents have become
+// markAll marks the agents of all decisions. It returns the Clusters whose stage changed, and those whose agents have become
 // late.
-func (t *Tracker) settleAll(verdicts []verdict, now time.Time) (changed, late []types.NamespacedName) {
+func (t *Tracker) markAll(decisions []decision, now time.Time) (changed, late []types.NamespacedName) {
 	t.next = time.Time{}
-	for _, v := range verdicts {
+	for _, v := range decisions {
 		wasLate := v.record.late
-		t.settle(v, now)
+		t.mark(v, now)
 		if v.record.differs(v.before) {
 			changed = append(changed, v.key)
 		}
@@ -86,14 +86,14 @@ func (t *Tracker) settleAll(verdicts []verdict, now time.Time) (changed, late []
 	return changed, late
 }
 
-// verdicts updates all records and applies the rule to each.
-func (t *Tracker) verdicts(now time.Time) []verdict {
-	all := make([]verdict, 0, len(t.records))
+// decisions updates all records and applies the rule to each.
+func (t *Tracker) decisions(now time.Time) []decision {
+	all := make([]decision, 0, len(t.records))
 	for key, r := range t.records {
 		cluster, before := t.o.Cluster(key), *r
 		t.update(key, cluster)
 		if r = t.records[key]; r != nil {
-			all = append(all, verdict{key, r, cluster, before, t.judgeOne(r, cluster, now)})
+			all = append(all, decision{key, r, cluster, before, t.decide(r, cluster, now)})
 		}
 	}
 	return all
@@ -102,10 +102,10 @@ func (t *Tracker) verdicts(now time.Time) []verdict {
 // count counts the agents of each workspace that have reported and are not marked, without those that have to be marked
 // anyway. due are the workspaces with an agent that has to be marked unless many are late. The agent of the hub's own
 // cluster does not count: it reports also if agents elsewhere cannot reach the hub.
-func (t *Tracker) count(verdicts []verdict) (reports map[string]supervision.Reports, due map[string]bool) {
+func (t *Tracker) count(decisions []decision) (reports map[string]supervision.Reports, due map[string]bool) {
 	reports, due = map[string]supervision.Reports{}, map[string]bool{}
 	bootstrap := t.o.Config().Bootstrap
-	for _, v := range verdicts {
+	for _, v := range decisions {
 		if v.record.stage != supervision.ReportingHeard || v.Overdue || clusters.IsLocal(v.cluster, bootstrap) {
 			continue
 		}
@@ -122,20 +122,20 @@ func (t *Tracker) count(verdicts []verdict) (reports map[string]supervision.Repo
 	return reports, due
 }
 
-// forgive gives the late agents of these workspaces another interval: others have just returned, and these return with
+// extendDeadlines gives the late agents of these workspaces another interval: others have just returned, and these return with
 // their next heartbeat. An agent gets it only once until it reports, so that no one can prolong a silence for ever.
-func (t *Tracker) forgive(verdicts []verdict, workspaces map[string]bool, now time.Time) {
-	for i, v := range verdicts {
+func (t *Tracker) extendDeadlines(decisions []decision, workspaces map[string]bool, now time.Time) {
+	for i, v := range decisions {
 		if workspaces[v.key.Namespace] && v.record.stage == supervision.ReportingHeard && v.Late && !v.Overdue && v.record.notBefore.IsZero() {
 			v.record.notBefore = now.Add(supervision.WithJitter(supervision.CheckinInterval(t.input(v.record, v.cluster))))
-			verdicts[i].ReportingOutcome = t.judgeOne(v.record, v.cluster, now)
+			decisions[i].ReportingOutcome = t.decide(v.record, v.cluster, now)
 		}
 	}
 }
 
-// settle marks a silent or missing agent. It does not mark silent agents while too many are silent, unless they are
+// mark marks a silent or missing agent. It does not mark silent agents while too many are silent, unless they are
 // overdue.
-func (t *Tracker) settle(v verdict, now time.Time) {
+func (t *Tracker) mark(v decision, now time.Time) {
 	t.wake(now, v.LookAgain)
 	v.record.absent = v.Absent
 	v.record.late = v.Stage == supervision.ReportingSilent && v.record.stage != v.Stage && t.withheld[v.key.Namespace] && !v.Overdue
@@ -155,7 +155,7 @@ func (t *Tracker) Counts() map[supervision.Reporting]int {
 	now := t.o.Clock()
 	for key, r := range t.records {
 		if cluster := t.o.Cluster(key); cluster != nil {
-			counts[t.judgeOne(r, cluster, now).Stage]++
+			counts[t.decide(r, cluster, now).Stage]++
 		}
 	}
 	return counts
