@@ -33,10 +33,10 @@ func claimOf(bd *fleet.BundleDeployment) claim {
 	return claim{bundle: index.ClaimedBy(bd), cluster: index.ClusterOf(bd)}
 }
 
-// asked returns the originals that the Bundle wants copied for the Cluster of a BundleDeployment. Tenants may create
+// requestedOriginals returns the originals that the Bundle wants copied for the Cluster of a BundleDeployment. Tenants may create
 // BundleDeployments. So a BundleDeployment counts only in the namespace of a Cluster that its Bundle may go to, and
 // only for what the Bundle asks for. Otherwise the error is errForged.
-func (h *handler) asked(bd *fleet.BundleDeployment) (map[original]bool, error) {
+func (h *handler) requestedOriginals(bd *fleet.BundleDeployment) (map[original]bool, error) {
 	if index.BundleOf(bd) == (types.NamespacedName{}) {
 		return nil, errForged
 	}
@@ -59,14 +59,14 @@ func (h *handler) asked(bd *fleet.BundleDeployment) (map[original]bool, error) {
 	if !reach.Knows(cluster.Namespace) {
 		return nil, errForged
 	}
-	return h.askedFor(bundle, cluster)
+	return h.requestedBy(bundle, cluster)
 }
 
-func (h *handler) askedFor(bundle *fleet.Bundle, cluster *fleet.Cluster) (map[original]bool, error) {
-	asked := map[original]bool{}
+func (h *handler) requestedBy(bundle *fleet.Bundle, cluster *fleet.Cluster) (map[original]bool, error) {
+	requested := map[original]bool{}
 	selection, err := targeting.NewSelection(bundle)
 	if err != nil {
-		return asked, nil //nolint:nilerr // the Bundle's status reports it; existing copies stay unchanged
+		return requested, nil //nolint:nilerr // the Bundle's status reports it; existing copies stay unchanged
 	}
 	groups, err := h.app.GroupsIn(cluster.Namespace)
 	if err != nil {
@@ -74,15 +74,15 @@ func (h *handler) askedFor(bundle *fleet.Bundle, cluster *fleet.Cluster) (map[or
 	}
 	for _, resource := range selection.DownstreamResources(cluster, groups) {
 		if kind, known := kindOf(resource.Kind); known {
-			asked[original{kind, types.NamespacedName{Namespace: bundle.Namespace, Name: resource.Name}}] = true
+			requested[original{kind, types.NamespacedName{Namespace: bundle.Namespace, Name: resource.Name}}] = true
 		}
 	}
-	return asked, nil
+	return requested, nil
 }
 
 // refuse reports a BundleDeployment that the hub has not made.
 func (h *handler) refuse(bd *fleet.BundleDeployment) {
-	h.refused.note(reconcile.KeyOf(bd), claimOf(bd))
+	h.refusals.add(reconcile.KeyOf(bd), claimOf(bd))
 	h.report(bd, "")
 	if len(bd.Spec.Options.DownstreamResources) == 0 {
 		return
@@ -92,28 +92,28 @@ func (h *handler) refuse(bd *fleet.BundleDeployment) {
 	h.app.Recorder.Event(bd, corev1.EventTypeWarning, conditions.ReasonBundleDeploymentForged, messageForged+bd.Namespace+" "+bd.Name)
 }
 
-// refused tracks BundleDeployments whose resources could not all be copied, to retry when another object changes.
-type refused struct {
+// refusals tracks BundleDeployments whose resources could not all be copied, to retry when another object changes.
+type refusals struct {
 	mu     sync.Mutex
 	claims map[types.NamespacedName]claim
 }
 
-func newRefused() *refused { return &refused{claims: map[types.NamespacedName]claim{}} }
+func newRefusals() *refusals { return &refusals{claims: map[types.NamespacedName]claim{}} }
 
-func (r *refused) note(bd types.NamespacedName, of claim) {
+func (r *refusals) add(bd types.NamespacedName, of claim) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.claims[bd] = of
 }
 
-func (r *refused) forget(bd types.NamespacedName) {
+func (r *refusals) forget(bd types.NamespacedName) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.claims, bd)
 }
 
 // those returns the BundleDeployments that a change concerns.
-func (r *refused) those(concern func(bd types.NamespacedName, of claim) bool) (found []types.NamespacedName) {
+func (r *refusals) those(concern func(bd types.NamespacedName, of claim) bool) (found []types.NamespacedName) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for bd, of := range r.claims {

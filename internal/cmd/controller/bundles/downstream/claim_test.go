@@ -265,7 +265,7 @@ func TestCopyOfARefusedOriginal_IsTakenAway(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := handlerWith(t, refused, test.copied)
 			bd := deployment(creds)
-			h.done.note(bd.UID, originalsOf(bd)[0], made{of: "6"})
+			h.copied.add(bd.UID, originalsOf(bd)[0], copyVersions{of: "6"})
 			trouble, err := h.copyAll(t.Context(), bd, everything(bd))
 			if want := "downstreamResources[0]: Secret creds: its key kubeconfig: " + errHeldKubeconfig.Error(); err != nil || trouble != want {
 				t.Errorf("trouble %q, %v, want %q", trouble, err, want)

@@ -12,10 +12,10 @@ import (
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
-// done tracks which copies each BundleDeployment has. All of it can be recomputed.
-type done struct {
+// copyRecords tracks which copies each BundleDeployment has. All of it can be recomputed.
+type copyRecords struct {
 	mu     sync.Mutex
-	copies map[types.UID]map[original]made
+	copies map[types.UID]map[original]copyVersions
 	// compared are the BundleDeployments whose annotation was compared with their copies in this process.
 	compared map[types.UID]bool
 	// searches are the BundleDeployments that may have copies which they no longer name.
@@ -24,116 +24,116 @@ type done struct {
 	changed map[types.UID]bool
 }
 
-func newDone() *done {
-	return &done{
-		copies: map[types.UID]map[original]made{}, compared: map[types.UID]bool{},
+func newCopyRecords() *copyRecords {
+	return &copyRecords{
+		copies: map[types.UID]map[original]copyVersions{}, compared: map[types.UID]bool{},
 		searches: map[types.UID]bool{}, changed: map[types.UID]bool{},
 	}
 }
 
-func (d *done) has(bd types.UID, o original, version string) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.copies[bd][o].of == version
+func (r *copyRecords) has(bd types.UID, o original, version string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.copies[bd][o].of == version
 }
 
-func (d *done) note(bd types.UID, o original, copied made) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.copies[bd] == nil {
-		d.copies[bd] = map[original]made{}
+func (r *copyRecords) add(bd types.UID, o original, copied copyVersions) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.copies[bd] == nil {
+		r.copies[bd] = map[original]copyVersions{}
 	}
-	d.copies[bd][o] = copied
+	r.copies[bd][o] = copied
 }
 
 // versions returns the versions of a BundleDeployment's copies.
-func (d *done) versions(bd types.UID) copies {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+func (r *copyRecords) versions(bd types.UID) copies {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	found := copies{}
-	for o, copied := range d.copies[bd] {
+	for o, copied := range r.copies[bd] {
 		found[o.kind+"/"+o.key.Name] = copied
 	}
 	return found
 }
 
 // compare reports whether this is the first comparison for the BundleDeployment in this process.
-func (d *done) compare(bd types.UID) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	was := d.compared[bd]
-	d.compared[bd] = true
+func (r *copyRecords) compare(bd types.UID) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	was := r.compared[bd]
+	r.compared[bd] = true
 	return !was
 }
 
-func (d *done) forget(bd types.UID) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	delete(d.copies, bd)
-	delete(d.compared, bd)
-	delete(d.searches, bd)
-	delete(d.changed, bd)
+func (r *copyRecords) forget(bd types.UID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.copies, bd)
+	delete(r.compared, bd)
+	delete(r.searches, bd)
+	delete(r.changed, bd)
 }
 
 // setChanged records that an agent has to be notified of a changed copy.
-func (d *done) setChanged(bd types.UID) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.changed[bd] = true
+func (r *copyRecords) setChanged(bd types.UID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.changed[bd] = true
 }
 
 // takeChanged reports whether the agent has to be notified, and clears the mark. If the notification fails, the caller
 // calls setChanged again.
-func (d *done) takeChanged(bd types.UID) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	was := d.changed[bd]
-	delete(d.changed, bd)
+func (r *copyRecords) takeChanged(bd types.UID) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	was := r.changed[bd]
+	delete(r.changed, bd)
 	return was
 }
 
 // search schedules a search for copies that a BundleDeployment does not name.
-func (d *done) search(bd types.UID) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.searches[bd] = true
+func (r *copyRecords) search(bd types.UID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.searches[bd] = true
 }
 
 // takeSearch reports whether a search is scheduled, and clears the mark.
-func (d *done) takeSearch(bd types.UID) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	was := d.searches[bd]
-	delete(d.searches, bd)
+func (r *copyRecords) takeSearch(bd types.UID) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	was := r.searches[bd]
+	delete(r.searches, bd)
 	return was
 }
 
 // forgetCopy forgets the copy of one original.
-func (d *done) forgetCopy(bd types.UID, o original) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	delete(d.copies[bd], o)
+func (r *copyRecords) forgetCopy(bd types.UID, o original) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.copies[bd], o)
 }
 
 // isStale reports whether a BundleDeployment's copy with this kind and name has another version than the one that was noted,
 // and forgets it then. version is "" if there is no such object.
-func (d *done) isStale(bd types.UID, kind, name, version string) (stale bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for o, copied := range d.copies[bd] {
+func (r *copyRecords) isStale(bd types.UID, kind, name, version string) (stale bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for o, copied := range r.copies[bd] {
 		if o.kind == kind && o.key.Name == name && copied.version != version {
-			delete(d.copies[bd], o)
+			delete(r.copies[bd], o)
 			stale = true
 		}
 	}
 	return stale
 }
 
-// made holds the resource versions of a copy and of its original at that time.
-type made struct{ of, version string }
+// copyVersions holds the resource versions of a copy and of its original at that time.
+type copyVersions struct{ of, version string }
 
 // copies are the copies of a BundleDeployment, by "<kind>/<name>".
-type copies map[string]made
+type copies map[string]copyVersions
 
 // String returns the value of annotation.CopiesTold.
 func (c copies) String() string {
@@ -150,7 +150,7 @@ func parseCopies(annotation string) copies {
 	for part := range strings.FieldsSeq(annotation) {
 		name, versions, _ := strings.Cut(part, "=")
 		if of, version, ok := strings.Cut(versions, "/"); ok {
-			known[name] = made{of, version}
+			known[name] = copyVersions{of, version}
 		}
 	}
 	return known

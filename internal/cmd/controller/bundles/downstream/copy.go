@@ -31,7 +31,7 @@ func (h *handler) copy(ctx context.Context, bd *fleet.BundleDeployment, o origin
 		}
 		return err
 	}
-	if h.done.has(bd.UID, o, read.version) {
+	if h.copied.has(bd.UID, o, read.version) {
 		return nil
 	}
 	write := h.copyConfigMap
@@ -42,7 +42,7 @@ func (h *handler) copy(ctx context.Context, bd *fleet.BundleDeployment, o origin
 	if err != nil {
 		return err
 	}
-	h.done.note(bd.UID, o, made{of: read.version, version: copied.GetResourceVersion()})
+	h.copied.add(bd.UID, o, copyVersions{of: read.version, version: copied.GetResourceVersion()})
 	return nil
 }
 
@@ -54,7 +54,7 @@ func (h *handler) withdraw(ctx context.Context, bd *fleet.BundleDeployment, o or
 		found.Type == fleet.SecretTypeBundleDeployment || found.Labels[fleet.LabelBundleInternalSecret] == "true" {
 		return err
 	}
-	h.done.forgetCopy(bd.UID, o)
+	h.copied.forgetCopy(bd.UID, o)
 	return h.release(ctx, bd, kindSecret, &metav1.PartialObjectMetadata{ObjectMeta: found.ObjectMeta})
 }
 
@@ -162,10 +162,10 @@ func (h *handler) noteChange(err error, bd *fleet.BundleDeployment, owners []met
 	if err != nil && !mayBeWritten(err) {
 		return err
 	}
-	h.done.setChanged(bd.UID)
+	h.copied.setChanged(bd.UID)
 	for _, owner := range owners {
 		if owner.Kind == index.KindDeployment && owner.UID != bd.UID {
-			h.done.setChanged(owner.UID)
+			h.copied.setChanged(owner.UID)
 			h.queue.Add(types.NamespacedName{Namespace: bd.Namespace, Name: owner.Name})
 		}
 	}

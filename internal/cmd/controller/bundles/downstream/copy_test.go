@@ -106,7 +106,7 @@ func handlerWith(t *testing.T, objects ...runtime.Object) *handler {
 	t.Helper()
 	hub := hubtest.New(t)
 	hub.App.Kube = fake.NewClientset(objects...)
-	h := &handler{app: hub.App, originals: newOriginals(), done: newDone(), refused: newRefused()}
+	h := &handler{app: hub.App, originals: newOriginals(), copied: newCopyRecords(), refusals: newRefusals()}
 	h.queue = h.newQueue(h.handle)
 	return h
 }
@@ -203,11 +203,11 @@ func TestCopyAll(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := handlerWith(t, test.there...)
 			trouble, err := h.copyAll(t.Context(), test.bd, everything(test.bd))
-			changed := h.done.takeChanged(test.bd.UID)
+			changed := h.copied.takeChanged(test.bd.UID)
 			if err != nil || changed != test.changed || trouble != test.trouble {
 				t.Errorf("changed %v, trouble %q, %v; want %v, %q", changed, trouble, err, test.changed, test.trouble)
 			}
-			if _, err := h.copyAll(t.Context(), test.bd, everything(test.bd)); err != nil || h.done.takeChanged(test.bd.UID) {
+			if _, err := h.copyAll(t.Context(), test.bd, everything(test.bd)); err != nil || h.copied.takeChanged(test.bd.UID) {
 				t.Errorf("the second time it changes something: %v", err)
 			}
 			got, err := h.app.Kube.CoreV1().Secrets(there).Get(t.Context(), "creds", metav1.GetOptions{})
@@ -300,7 +300,7 @@ func TestCopyThatOthersChange_IsRestored(t *testing.T) {
 				t.Error("the BundleDeployment is not enqueued")
 			}
 			trouble, err := h.copyAll(t.Context(), bd, everything(bd))
-			if trouble != "" || err != nil || !h.done.takeChanged("u-web") {
+			if trouble != "" || err != nil || !h.copied.takeChanged("u-web") {
 				t.Fatalf("%q, %v, or the agent is not notified", trouble, err)
 			}
 			after, err := kube.CoreV1().Secrets(there).Get(t.Context(), "creds", metav1.GetOptions{})
@@ -314,7 +314,7 @@ func TestCopyThatOthersChange_IsRestored(t *testing.T) {
 func TestConfigMap_IsCopiedCompletely(t *testing.T) {
 	h := handlerWith(t, configMapOf("ws", "settings", "1"))
 	settings := deployment(fleet.DownstreamResource{Kind: "CONFIGMAP", Name: "settings"})
-	if trouble, err := h.copyAll(t.Context(), settings, everything(settings)); trouble != "" || err != nil || !h.done.takeChanged("u-web") {
+	if trouble, err := h.copyAll(t.Context(), settings, everything(settings)); trouble != "" || err != nil || !h.copied.takeChanged("u-web") {
 		t.Fatalf("%q, %v, or no change", trouble, err)
 	}
 	got, err := h.app.Kube.CoreV1().ConfigMaps(there).Get(t.Context(), "settings", metav1.GetOptions{})
@@ -385,7 +385,7 @@ func TestBundleDeploymentDeletedWhileHandled_IsForgotten(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			hub := hubtest.New(t)
 			troubles, bd := outcomes.New(), deployment(fleet.DownstreamResource{Kind: "Secret", Name: "creds"})
-			h := &handler{app: hub.App, originals: newOriginals(), done: newDone(), refused: newRefused(), report: func(bd *fleet.BundleDeployment, trouble string) {
+			h := &handler{app: hub.App, originals: newOriginals(), copied: newCopyRecords(), refusals: newRefusals(), report: func(bd *fleet.BundleDeployment, trouble string) {
 				troubles.SetTrouble(reconcile.KeyOf(bd), index.BundleOf(bd), trouble)
 			}}
 			hub.Have(originals...)
@@ -412,8 +412,8 @@ func TestRecreatedBundleDeployment_ItsPredecessorIsForgotten(t *testing.T) {
 		troubles.SetTrouble(reconcile.KeyOf(bd), index.BundleOf(bd), trouble)
 	}
 	h.report(older, "its original is missing")
-	h.refused.note(reconcile.KeyOf(older), claimOf(older))
-	h.done.setChanged(older.UID)
+	h.refusals.add(reconcile.KeyOf(older), claimOf(older))
+	h.copied.setChanged(older.UID)
 	newer.UID = "u-new"
 	h.onDeployment(reconcile.Change[*fleet.BundleDeployment]{Old: older, New: newer})
 	expectForgotten(t, h, troubles, older)
@@ -425,7 +425,7 @@ func expectForgotten(t *testing.T, h *handler, troubles *outcomes.Store, bd *fle
 	if trouble := troubles.Trouble(reconcile.KeyOf(bd)); trouble != "" {
 		t.Errorf("the next BundleDeployment of this name has the trouble %q", trouble)
 	}
-	if diff := cmp.Diff([]any{newDone(), newRefused()}, []any{h.done, h.refused}, cmp.AllowUnexported(done{}, refused{}, original{}, made{}, claim{}), cmpopts.IgnoreTypes(sync.Mutex{})); diff != "" {
+	if diff := cmp.Diff([]any{newCopyRecords(), newRefusals()}, []any{h.copied, h.refusals}, cmp.AllowUnexported(copyRecords{}, refusals{}, original{}, copyVersions{}, claim{}), cmpopts.IgnoreTypes(sync.Mutex{})); diff != "" {
 		t.Errorf("remembered (-want +got):\n%s", diff)
 	}
 }
@@ -457,7 +457,7 @@ func TestChangedCopy_NotifiesItsOwners(t *testing.T) {
 				t.Errorf("error %v", err)
 			}
 			for _, uid := range []types.UID{"u-web", "u-db"} {
-				if got := h.done.takeChanged(uid); got != slices.Contains(test.want, uid) {
+				if got := h.copied.takeChanged(uid); got != slices.Contains(test.want, uid) {
 					t.Errorf("%s is owed: %v", uid, got)
 				}
 			}
@@ -547,7 +547,7 @@ func FuzzParseCopies(f *testing.F) {
 	f.Add("= / =/ a=b c=/d x=1/2/3")
 	f.Fuzz(func(t *testing.T, annotation string) {
 		read := parseCopies(annotation)
-		if diff := cmp.Diff(read, parseCopies(read.String()), cmp.AllowUnexported(made{})); diff != "" {
+		if diff := cmp.Diff(read, parseCopies(read.String()), cmp.AllowUnexported(copyVersions{})); diff != "" {
 			t.Errorf("written and read again (-first +second):\n%s", diff)
 		}
 	})

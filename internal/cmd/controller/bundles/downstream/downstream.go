@@ -42,8 +42,8 @@ type handler struct {
 	report Report
 
 	originals *originals
-	done      *done
-	refused   *refused
+	copied    *copyRecords
+	refusals  *refusals
 	// restoreAfter is how long a copy that others have changed waits to be restored. Another client may change it again and again,
 	// and the agent deploys the Bundle each time.
 	restoreAfter time.Duration
@@ -57,7 +57,7 @@ func Register(ctx context.Context, a *hub.App, report Report) error {
 	if err != nil {
 		return fmt.Errorf("building the client for the names of copies: %w", err)
 	}
-	h := &handler{app: a, report: report, originals: newOriginals(), done: newDone(), refused: newRefused(), restoreAfter: 10 * time.Second, names: names}
+	h := &handler{app: a, report: report, originals: newOriginals(), copied: newCopyRecords(), refusals: newRefusals(), restoreAfter: 10 * time.Second, names: names}
 	h.queue = h.newQueue(h.handle)
 	h.addIndex()
 	configMaps, err := kube.NamesInformer(a.RESTConfig, corev1.SchemeGroupVersion.WithResource("configmaps"), notEverywhere)
@@ -118,14 +118,14 @@ func (h *handler) onDeployment(change reconcile.Change[*fleet.BundleDeployment])
 	case older == nil || older.UID != newer.UID:
 		had := newer.Spec.DownstreamResourcesGeneration > 0
 		if had {
-			h.done.search(newer.UID)
+			h.copied.search(newer.UID)
 		}
 		if had || len(newer.Spec.Options.DownstreamResources) > 0 {
 			h.queue.Add(reconcile.KeyOf(newer))
 		}
 	case !equality.Semantic.DeepEqual(older.Spec.Options.DownstreamResources, newer.Spec.Options.DownstreamResources),
 		older.Labels[fleet.LabelShardRef] != newer.Labels[fleet.LabelShardRef]: // this process has not handled it until now
-		h.done.search(newer.UID)
+		h.copied.search(newer.UID)
 		h.queue.Add(reconcile.KeyOf(newer))
 	case claimOf(older) != claimOf(newer):
 		h.queue.Add(reconcile.KeyOf(newer))
@@ -134,8 +134,8 @@ func (h *handler) onDeployment(change reconcile.Change[*fleet.BundleDeployment])
 
 // forget drops everything that is known of a BundleDeployment that was deleted.
 func (h *handler) forget(bd *fleet.BundleDeployment) {
-	h.done.forget(bd.UID)
-	h.refused.forget(reconcile.KeyOf(bd))
+	h.copied.forget(bd.UID)
+	h.refusals.forget(reconcile.KeyOf(bd))
 	h.report(bd, "")
 }
 
@@ -166,7 +166,7 @@ func (h *handler) onObject(changed original, version string) {
 		return // only if the cache has not started; nothing has been copied then
 	}
 	for _, bd := range deployments {
-		if h.done.isStale(bd.UID, changed.kind, changed.key.Name, version) {
+		if h.copied.isStale(bd.UID, changed.kind, changed.key.Name, version) {
 			h.queue.AddAfter(reconcile.KeyOf(bd), h.restoreAfter)
 		}
 	}
@@ -202,8 +202,8 @@ func (h *handler) handle(ctx context.Context, key types.NamespacedName) error {
 	pruned := h.prune(ctx, bd)
 	of := claimOf(bd)
 	of.inNamespace = true
-	h.refused.note(key, of) // noted before the other objects are read: later changes trigger a retry
-	asked, err := h.asked(bd)
+	h.refusals.add(key, of) // noted before the other objects are read: later changes trigger a retry
+	requested, err := h.requestedOriginals(bd)
 	if errors.Is(err, errForged) {
 		h.refuse(bd)
 		return pruned
@@ -211,13 +211,13 @@ func (h *handler) handle(ctx context.Context, key types.NamespacedName) error {
 	if err != nil {
 		return errors.Join(pruned, err)
 	}
-	trouble, err := h.copyAll(ctx, bd, asked)
+	trouble, err := h.copyAll(ctx, bd, requested)
 	h.report(bd, trouble)
-	if trouble == "" && containsAll(asked, originalsOf(bd)) {
-		h.refused.forget(key)
+	if trouble == "" && containsAll(requested, originalsOf(bd)) {
+		h.refusals.forget(key)
 	}
-	if err == nil && h.done.compare(bd.UID) && isUnreported(bd, h.done.versions(bd.UID)) {
-		h.done.setChanged(bd.UID)
+	if err == nil && h.copied.compare(bd.UID) && isUnreported(bd, h.copied.versions(bd.UID)) {
+		h.copied.setChanged(bd.UID)
 	}
 	return errors.Join(pruned, err, h.notifyAgent(bd))
 }
@@ -225,36 +225,36 @@ func (h *handler) handle(ctx context.Context, key types.NamespacedName) error {
 // notifyAgent makes the agent read the copies again if one of them has changed since the last time. It also records the
 // versions of the copies that the agent knows, so that the next process can catch up if this one ends early.
 func (h *handler) notifyAgent(bd *fleet.BundleDeployment) error {
-	if !h.done.takeChanged(bd.UID) {
+	if !h.copied.takeChanged(bd.UID) {
 		return nil
 	}
-	there := h.done.versions(bd.UID).String()
+	there := h.copied.versions(bd.UID).String()
 	_, err := reconcile.Patch(h.app.BundleDeployments, bd, func(bd *fleet.BundleDeployment) {
 		bd.Spec.DownstreamResourcesGeneration++
 		metav1.SetMetaDataAnnotation(&bd.ObjectMeta, annotation.CopiesTold, there)
 	})
 	if err != nil {
-		h.done.setChanged(bd.UID)
+		h.copied.setChanged(bd.UID)
 	}
 	return err
 }
 
-func containsAll(asked map[original]bool, wanted []original) bool {
-	return !slices.ContainsFunc(wanted, func(o original) bool { return !asked[o] })
+func containsAll(requested map[original]bool, wanted []original) bool {
+	return !slices.ContainsFunc(wanted, func(o original) bool { return !requested[o] })
 }
 
 // copyAll copies what the Bundle asks for. An error with one copy does not stop the others. What the Bundle does not
 // ask for, or no longer asks for while a change is held back, stays unchanged. trouble is an error that a retry does
 // not fix.
-func (h *handler) copyAll(ctx context.Context, bd *fleet.BundleDeployment, asked map[original]bool) (trouble string, err error) {
+func (h *handler) copyAll(ctx context.Context, bd *fleet.BundleDeployment, requested map[original]bool) (trouble string, err error) {
 	for i, resource := range bd.Spec.Options.DownstreamResources {
 		one, known := originalOf(bd, resource)
 		failure := errKind
-		if known && asked[one] {
+		if known && requested[one] {
 			failure = h.copy(ctx, bd, one)
 		}
 		switch {
-		case failure == nil, known && !asked[one]:
+		case failure == nil, known && !requested[one]:
 		case isTrouble(failure):
 			if trouble == "" {
 				trouble = fmt.Sprintf("downstreamResources[%d]: %s %s: %v", i, resource.Kind, resource.Name, failure)

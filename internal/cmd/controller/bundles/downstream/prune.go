@@ -24,7 +24,7 @@ const namesPage = 500
 // no label, because agents copy labels too; they are found by their owner references. If a copy has other owners, only
 // the reference is removed.
 func (h *handler) prune(ctx context.Context, bd *fleet.BundleDeployment) error {
-	if !h.done.takeSearch(bd.UID) {
+	if !h.copied.takeSearch(bd.UID) {
 		return nil
 	}
 	wanted := namedBy(bd)
@@ -35,13 +35,13 @@ func (h *handler) prune(ctx context.Context, bd *fleet.BundleDeployment) error {
 		for i := range found {
 			one := original{kind, types.NamespacedName{Namespace: index.BundleOf(bd).Namespace, Name: found[i].Name}}
 			if !wanted[one] {
-				h.done.forgetCopy(bd.UID, one)
+				h.copied.forgetCopy(bd.UID, one)
 				failed = errors.Join(failed, h.release(ctx, bd, kind, &found[i]))
 			}
 		}
 	}
 	if failed != nil {
-		h.done.search(bd.UID)
+		h.copied.search(bd.UID)
 		return fmt.Errorf("taking away copies in %s: %w", bd.Namespace, failed)
 	}
 	return nil

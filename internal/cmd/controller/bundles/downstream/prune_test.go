@@ -190,7 +190,7 @@ func TestCopyNoLongerNamed_IsDeleted(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			h, kube, names := pruner(t, test.there...)
-			h.done.search(test.bd.UID)
+			h.copied.search(test.bd.UID)
 			if err := h.prune(t.Context(), test.bd); err != nil {
 				t.Fatal(err)
 			}
@@ -210,7 +210,7 @@ func TestPrune_ListsMetadataOnlyWhenNeeded(t *testing.T) {
 	if err := h.prune(t.Context(), deployment()); err != nil || len(*names.asked) > 0 {
 		t.Errorf("without a reason, asked for %v, %v", *names.asked, err)
 	}
-	h.done.search("u-web")
+	h.copied.search("u-web")
 	if err := h.prune(t.Context(), deployment()); err != nil {
 		t.Error(err)
 	}
@@ -243,7 +243,7 @@ func TestPrune_FailuresAreRetried(t *testing.T) {
 			kube.PrependReactor(test.verb, "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
 				return failing && test.write != nil, nil, test.write
 			})
-			h.done.search("u-web")
+			h.copied.search("u-web")
 			if err := h.prune(t.Context(), deployment()); (err != nil) != test.fails {
 				t.Errorf("error = %v, want one: %v", err, test.fails)
 			}
@@ -265,7 +265,7 @@ func TestPrune_DeletesOnlyTheVersionFound(t *testing.T) {
 	config := configMapOwnedBy("settings", "u-web")
 	config.UID, config.ResourceVersion = "u-settings", "8"
 	h, kube, _ := pruner(t, config, secretOf(there, "creds", "1", ownedBy("u-web"), func(s *corev1.Secret) { s.UID = "u-creds" }))
-	h.done.search("u-web")
+	h.copied.search("u-web")
 	if err := h.prune(t.Context(), deployment()); err != nil {
 		t.Fatal(err)
 	}
@@ -293,7 +293,7 @@ func TestCopyNamedAgain_IsCreatedAgain(t *testing.T) {
 		bd   *fleet.BundleDeployment
 		want []string
 	}{{with, []string{"secret creds u-web"}}, {without, nil}, {with, []string{"secret creds u-web"}}} {
-		h.done.search(step.bd.UID)
+		h.copied.search(step.bd.UID)
 		if err := h.prune(t.Context(), step.bd); err != nil {
 			t.Fatal(err)
 		}
@@ -336,7 +336,7 @@ func TestOnDeployment_SearchesCopiesIfTheirListChanges(t *testing.T) {
 			if looked == nil {
 				looked = test.older
 			}
-			if got := h.done.takeSearch(looked.UID); got != test.want {
+			if got := h.copied.takeSearch(looked.UID); got != test.want {
 				t.Errorf("looked for: %v, want %v", got, test.want)
 			}
 		})

@@ -25,7 +25,7 @@ func (h *handler) watchOthers() error {
 
 // retry enqueues the refused BundleDeployments that a change concerns.
 func (h *handler) retry(concern func(bd types.NamespacedName, of claim) bool) {
-	for _, bd := range h.refused.those(concern) {
+	for _, bd := range h.refusals.those(concern) {
 		h.queue.Add(bd)
 	}
 }
