@@ -25,8 +25,8 @@ import (
 const byImportToken = "fleet.clusters-by-import-token"
 
 type handler struct {
-	app  *hub.App
-	runs *runs
+	app     *hub.App
+	records *clusterRecords
 	// pace limits how often agents are inspected while most agents of the hub are silent.
 	pace flowcontrol.PassiveRateLimiter
 	// reviews limits how often the API server is asked whether it accepts a stored token.
@@ -37,13 +37,13 @@ type handler struct {
 // Secret (watched by the app), and the configuration.
 func Register(ctx context.Context, a *hub.App) error {
 	h := &handler{
-		app: a, runs: newRuns(a.OwnClock), pace: flowcontrol.NewTokenBucketPassiveRateLimiter(inspectionsPerSecond, inspectionsAtOnce),
+		app: a, records: newClusterRecords(a.OwnClock), pace: flowcontrol.NewTokenBucketPassiveRateLimiter(inspectionsPerSecond, inspectionsAtOnce),
 		reviews: flowcontrol.NewTokenBucketPassiveRateLimiter(reviewsPerSecond, reviewsAtOnce),
 	}
 	a.Clusters.OnChange(hub.Lasting(ctx), "import", func(key string, cluster *fleet.Cluster) (*fleet.Cluster, error) {
 		if cluster == nil {
 			a.Probes.Forget(key)
-			h.runs.forget(key)
+			h.records.forget(key)
 			a.Identities.Forget(reconcile.ParseKey(key))
 			return nil, nil
 		}
@@ -150,8 +150,8 @@ func (h *handler) onChange(ctx context.Context, cluster *fleet.Cluster) (*fleet.
 	if err := h.app.Identities.Persist(cluster); err != nil {
 		return cluster, err
 	}
-	h.runs.identify(key, cluster.UID)
-	known := h.runs.get(key)
+	h.records.identify(key, cluster.UID)
+	known := h.records.get(key)
 	if known.isBusy(cluster.ResourceVersion) {
 		return cluster, nil // the end of the job enqueues the Cluster
 	}
@@ -189,7 +189,7 @@ func (h *handler) act(in gathered, out importing.Outcome) (*fleet.Cluster, error
 		h.supervise(in)
 		return cluster, nil // the result is reported after the inspection
 	}
-	h.runs.settled(reconcile.KeyOf(cluster).String())
+	h.records.settled(reconcile.KeyOf(cluster).String())
 	return h.report(cluster, out)
 }
 
@@ -199,12 +199,12 @@ func (h *handler) isReachable(in gathered, out importing.Outcome) bool {
 	key, attempt := reconcile.KeyOf(in.Cluster).String(), h.attempt(in.Cluster, out)
 	wasProbed, err := h.app.Probes.Result(key)
 	if err != nil {
-		if begun, _, _ := h.runs.begin(key, attempt); begun {
+		if begun, _, _ := h.records.begin(key, attempt); begun {
 			h.finish(in.Cluster, out, in.Now, err)
 		}
 		return false
 	}
-	job := h.runs.get(key).job
+	job := h.records.get(key).job
 	return wasProbed || job.reached && job.attempt == attempt
 }
 

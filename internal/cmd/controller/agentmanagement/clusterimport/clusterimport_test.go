@@ -257,7 +257,7 @@ func TestGather_ReadsTheKubeconfigOnlyIfNeeded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			hub, _ := start(t)
 			h := newTestHandler(hub)
-			if _, err := h.gather(t.Context(), cluster(test.modify), run{}); err != nil {
+			if _, err := h.gather(t.Context(), cluster(test.modify), clusterRecord{}); err != nil {
 				t.Fatal(err)
 			}
 			hubtest.ExpectRequests(t, hub, test.want...)
@@ -301,7 +301,7 @@ func TestGather(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			hub, _ := start(t, test.there...)
 			h := newTestHandler(hub)
-			in, err := h.gather(t.Context(), cluster(), run{})
+			in, err := h.gather(t.Context(), cluster(), clusterRecord{})
 			if err != nil {
 				t.Fatal(err)
 			}

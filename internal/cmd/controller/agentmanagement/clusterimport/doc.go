@@ -10,5 +10,5 @@
 //     Cluster: handlers never connect to another cluster.
 //   - There is at most one job of a Cluster at a time. Package remote decides when it runs.
 //   - A kubeconfig is never kept, and is used only as long as the Cluster may use its Secret.
-//   - What the process remembers (runs) saves work. Losing it changes no result.
+//   - What the process remembers (clusterRecords) saves work. Losing it changes no result.
 package clusterimport

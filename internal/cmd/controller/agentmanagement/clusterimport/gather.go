@@ -29,7 +29,7 @@ type gathered struct {
 }
 
 // gather reads what the rule decides from. It sends a request only for a kubeconfig Secret that has changed.
-func (h *handler) gather(ctx context.Context, cluster *fleet.Cluster, known run) (gathered, error) {
+func (h *handler) gather(ctx context.Context, cluster *fleet.Cluster, known clusterRecord) (gathered, error) {
 	in := gathered{Input: importing.Input{
 		Now: h.app.Clock(), Cluster: cluster, Config: h.app.Config.Get(), Defaults: h.app.AgentDefaults(), Namespaces: h.app.Namespaces,
 		PullSecrets: h.pullSecretVersions(cluster),
@@ -65,7 +65,7 @@ func (h *handler) gather(ctx context.Context, cluster *fleet.Cluster, known run)
 
 // gatherKubeconfig adds the Secret that the Cluster names, if the rule needs it. What is remembered of this version of
 // the Secret is sufficient for the rule; then a job reads the kubeconfig itself.
-func (h *handler) gatherKubeconfig(ctx context.Context, in *gathered, known run) (err error) {
+func (h *handler) gatherKubeconfig(ctx context.Context, in *gathered, known clusterRecord) (err error) {
 	in.kubeconfig = noKubeconfig
 	if !importing.NeedsKubeconfig(in.Cluster, in.Config) {
 		return nil
@@ -82,7 +82,7 @@ func (h *handler) gatherKubeconfig(ctx context.Context, in *gathered, known run)
 	}
 	in.Kubeconfig = secret
 	failed := !in.Inherited && importing.KubeconfigFailed(in.Cluster)
-	in.Doubted = h.runs.putSecret(reconcile.KeyOf(in.Cluster).String(), secret, fingerprintFor(in.Cluster), failed).doubted(in.Input)
+	in.Doubted = h.records.putSecret(reconcile.KeyOf(in.Cluster).String(), secret, fingerprintFor(in.Cluster), failed).doubted(in.Input)
 	in.kubeconfig = func(context.Context) ([]byte, error) { return kubeconfigIn(secret), nil }
 	return nil
 }
@@ -140,9 +140,9 @@ func (h *handler) gatherSilence(in *importing.Input) error {
 		return nil
 	}
 	if importing.TokenLost(*in) {
-		h.runs.want(key.String(), supervisionrule.RepairIdentity)
+		h.records.want(key.String(), supervisionrule.RepairIdentity)
 	}
-	in.Repair = h.runs.silence(key.String()).repair
+	in.Repair = h.records.silence(key.String()).repair
 	in.Accounts, err = h.liveAccounts(in.Cluster)
 	return err
 }

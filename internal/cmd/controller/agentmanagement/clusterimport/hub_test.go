@@ -272,7 +272,7 @@ func TestObstacle_OfRefusedRequests(t *testing.T) {
 
 // The pause does not grow with the number of attempts.
 func TestTerminatingNamespace_IsRetriedSoon(t *testing.T) {
-	r, clock := newTestRuns()
+	r, clock := newTestRecords()
 	going := apierrors.NewForbidden(schema.GroupResource{}, "n", errors.New("terminating"))
 	going.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
 	for range 12 {

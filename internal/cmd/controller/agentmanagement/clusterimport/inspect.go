@@ -51,7 +51,7 @@ const reasonTokenRenewed = "AgentTokenRenewed"
 func (h *handler) supervise(in gathered) {
 	cluster, key := in.Cluster, reconcile.KeyOf(in.Cluster)
 	state := h.stateOf(cluster)
-	if wait := h.runs.dueIn(key.String(), state); wait > 0 {
+	if wait := h.records.dueIn(key.String(), state); wait > 0 {
 		h.app.Clusters.EnqueueAfter(key.Namespace, key.Name, wait)
 		return
 	}
@@ -59,7 +59,7 @@ func (h *handler) supervise(in gathered) {
 		h.app.Clusters.EnqueueAfter(key.Namespace, key.Name, supervisionrule.FirstInspection+spread(supervisionrule.FirstInspectionStale))
 		return
 	}
-	begun, retry, _ := h.runs.begin(key.String(), state)
+	begun, retry, _ := h.records.begin(key.String(), state)
 	if !begun {
 		return // the end of the job enqueues the Cluster
 	}
@@ -84,7 +84,7 @@ func (h *handler) supervise(in gathered) {
 			if failed := errors.Join(err, reportErr); failed != nil {
 				h.app.Log.Warn("inspecting the agent failed", "cluster", key.String(), "error", failed)
 			}
-			h.runs.inspected(key.String(), written.ResourceVersion, !supervisionrule.NeverReported(cluster), out, err)
+			h.records.inspected(key.String(), written.ResourceVersion, !supervisionrule.NeverReported(cluster), out, err)
 		},
 	})
 }
@@ -169,7 +169,7 @@ const clockTolerance = time.Minute
 // observe reads the state of an agent, on the hub and downstream.
 func (h *handler) observe(ctx context.Context, cluster *fleet.Cluster, downstream hub.Downstream) (supervisionrule.Input, error) {
 	key := reconcile.KeyOf(cluster).String()
-	known, now := h.runs.silence(key), h.app.OwnClock()
+	known, now := h.records.silence(key), h.app.OwnClock()
 	in := supervisionrule.Input{
 		Awaited: now.Sub(known.since), Quiet: now.Sub(known.quiet), FreshTokens: known.tokens,
 		Heard: !supervisionrule.NeverReported(cluster), Namespace: importing.AgentNamespace(cluster, h.app.Namespaces),

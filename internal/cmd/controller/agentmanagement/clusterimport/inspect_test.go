@@ -640,7 +640,7 @@ func mostSilent(t *testing.T, identity *corev1.Secret) (*hubtest.Hub, *downstrea
 	}
 	hub.Woken()
 	hub.Pass(2 * time.Hour)
-	hub.App.Liveness.Judge()
+	hub.App.Liveness.DecideAll()
 	if hub.App.Liveness.Stale(types.NamespacedName{Namespace: "ws", Name: "c1"}) {
 		t.Fatal("an agent is marked although most are silent")
 	}

@@ -53,7 +53,7 @@ func (h *handler) checkGoneNow(cluster *fleet.Cluster) error {
 // token has to be created, it only probes the cluster.
 func (h *handler) dispatch(in gathered, out importing.Outcome) {
 	cluster, key := in.Cluster, reconcile.KeyOf(in.Cluster)
-	begun, retry, wait := h.runs.begin(key.String(), h.attempt(cluster, out))
+	begun, retry, wait := h.records.begin(key.String(), h.attempt(cluster, out))
 	if !begun {
 		if wait > 0 {
 			h.app.Clusters.EnqueueAfter(key.Namespace, key.Name, wait)
@@ -78,10 +78,10 @@ func (h *handler) dispatch(in gathered, out importing.Outcome) {
 			switch {
 			case h.endedEarly(ctx, key.String(), err):
 			case err == nil && out.CreateToken != nil:
-				h.runs.reached(key.String())
+				h.records.reached(key.String())
 			default:
 				if err == nil && out.Deploy != nil {
-					h.runs.usedKubeconfig(key.String(), kubeconfig, fingerprintFor(cluster))
+					h.records.usedKubeconfig(key.String(), kubeconfig, fingerprintFor(cluster))
 				}
 				h.finish(written, out, in.Now, err)
 			}
@@ -94,9 +94,9 @@ func (h *handler) dispatch(in gathered, out importing.Outcome) {
 func (h *handler) endedEarly(ctx context.Context, key string, err error) bool {
 	switch {
 	case ctx.Err() != nil:
-		h.runs.stopped(key)
+		h.records.stopped(key)
 	case errors.Is(err, errClusterGone):
-		h.runs.failed(key, err)
+		h.records.failed(key, err)
 	default:
 		return false
 	}
@@ -110,13 +110,13 @@ func (h *handler) finish(cluster *fleet.Cluster, out importing.Outcome, began ti
 	written, reportErr := h.reportRun(cluster, out, err)
 	if err := errors.Join(err, reportErr); err != nil {
 		h.app.Log.Warn("import failed", "cluster", key, "error", err)
-		h.runs.failed(key, err)
+		h.records.failed(key, err)
 		return
 	}
 	if out.Deploy != nil {
-		h.runs.deployed(key, out.Deploy.NewRegistration, out.Deploy.Values.Bootstrap != nil)
+		h.records.deployed(key, out.Deploy.NewRegistration, out.Deploy.Values.Bootstrap != nil)
 	}
-	h.runs.succeeded(key, written.ResourceVersion)
+	h.records.succeeded(key, written.ResourceVersion)
 }
 
 // attempt identifies an attempt: a failed attempt is retried after a pause, a different one starts at once.

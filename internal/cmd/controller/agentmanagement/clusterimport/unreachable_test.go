@@ -21,7 +21,7 @@ import (
 )
 
 func newTestHandler(hub *hubtest.Hub) *handler {
-	return &handler{app: hub.App, runs: newRuns(hub.Now)}
+	return &handler{app: hub.App, records: newClusterRecords(hub.Now)}
 }
 
 // deadClusters are Clusters whose kubeconfigs lead to somebody who takes connections and says nothing.

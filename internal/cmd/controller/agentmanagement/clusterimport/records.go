@@ -29,18 +29,18 @@ const (
 	retryDeleting = 15 * time.Second
 )
 
-// runs remembers what this process knows of each imported Cluster and did for it. After a restart it is empty: each
+// clusterRecords remember what this process knows of each imported Cluster and did for it. After a restart it is empty: each
 // silent agent is inspected soon, and everything else is read again.
-type runs struct {
+type clusterRecords struct {
 	clock   func() time.Time
 	backoff workqueue.TypedRateLimiter[string]
 
 	mu    sync.Mutex
-	known map[string]*run
+	known map[string]*clusterRecord
 }
 
-// run is what is remembered of one Cluster.
-type run struct {
+// clusterRecord is what is remembered of one Cluster.
+type clusterRecord struct {
 	uid        types.UID
 	kubeconfig kubeconfigRecord
 	job        jobRecord
@@ -95,16 +95,16 @@ type silenceRecord struct {
 	repair      supervisionrule.Repair
 }
 
-func newRuns(clock func() time.Time) *runs {
-	return &runs{
-		clock: clock, known: map[string]*run{},
+func newClusterRecords(clock func() time.Time) *clusterRecords {
+	return &clusterRecords{
+		clock: clock, known: map[string]*clusterRecord{},
 		backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[string](retryMin, retryMax),
 	}
 }
 
 // identify forgets an earlier Cluster with the same name. The queue joins its deletion with the creation of this one if
 // they follow each other quickly.
-func (r *runs) identify(cluster string, uid types.UID) {
+func (r *clusterRecords) identify(cluster string, uid types.UID) {
 	if known := r.get(cluster).uid; known != "" && known != uid {
 		r.forget(cluster)
 	}
@@ -114,33 +114,33 @@ func (r *runs) identify(cluster string, uid types.UID) {
 }
 
 // get returns what is known of a Cluster.
-func (r *runs) get(cluster string) run {
+func (r *clusterRecords) get(cluster string) clusterRecord {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if found := r.known[cluster]; found != nil {
 		return *found
 	}
-	return run{}
+	return clusterRecord{}
 }
 
 // of returns the record of a Cluster and creates it if necessary. The caller holds the lock.
-func (r *runs) of(cluster string) *run {
+func (r *clusterRecords) of(cluster string) *clusterRecord {
 	found := r.known[cluster]
 	if found == nil {
-		found = &run{}
+		found = &clusterRecord{}
 		r.known[cluster] = found
 	}
 	return found
 }
 
 // isBusy reports whether a job is running, or whether this version of the Cluster does not show its success yet.
-func (r run) isBusy(version string) bool {
+func (r clusterRecord) isBusy(version string) bool {
 	return r.job.running || reconcile.NewerVersion(r.job.written, version)
 }
 
 // secret returns what is remembered of this version of a Secret. It returns nil if nothing is remembered, or if the
 // Cluster now names another Secret.
-func (r run) secret(name types.NamespacedName, version string) *corev1.Secret {
+func (r clusterRecord) secret(name types.NamespacedName, version string) *corev1.Secret {
 	known := r.kubeconfig.secret
 	if known == nil || version == "" || known.ResourceVersion != version || known.Namespace != name.Namespace || known.Name != name.Name {
 		return nil
@@ -163,7 +163,7 @@ func fingerprintFor(cluster *fleet.Cluster) fingerprint {
 // putSecret remembers a Secret that was read, and returns the record. For a Secret that does not exist, only the hash
 // of the last kubeconfig is kept: the Secret may be created again with the kubeconfig of another cluster. failed counts
 // for the first kubeconfig that the process reads.
-func (r *runs) putSecret(cluster string, secret *corev1.Secret, hashOf fingerprint, failed bool) kubeconfigRecord {
+func (r *clusterRecords) putSecret(cluster string, secret *corev1.Secret, hashOf fingerprint, failed bool) kubeconfigRecord {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	known := &r.of(cluster).kubeconfig
@@ -194,7 +194,7 @@ func (r *runs) putSecret(cluster string, secret *corev1.Secret, hashOf fingerpri
 }
 
 // usedKubeconfig records that a kubeconfig was used, unless it has been replaced since.
-func (r *runs) usedKubeconfig(cluster string, kubeconfig []byte, hashOf fingerprint) {
+func (r *clusterRecords) usedKubeconfig(cluster string, kubeconfig []byte, hashOf fingerprint) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if known := r.known[cluster]; known != nil && known.kubeconfig.hash == hashOf(kubeconfig) {
@@ -204,7 +204,7 @@ func (r *runs) usedKubeconfig(cluster string, kubeconfig []byte, hashOf fingerpr
 
 // begin marks a job as running, unless one is running already or the same attempt failed and has to wait. In the
 // latter case it returns how long. retry means that the cluster did not answer at the last attempt.
-func (r *runs) begin(cluster, attempt string) (begun, retry bool, wait time.Duration) {
+func (r *clusterRecords) begin(cluster, attempt string) (begun, retry bool, wait time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	job := &r.of(cluster).job
@@ -223,7 +223,7 @@ func (r *runs) begin(cluster, attempt string) (begun, retry bool, wait time.Dura
 }
 
 // end records the end of a job. A Cluster that was deleted in the meantime is forgotten.
-func (r *runs) end(cluster string, change func(*jobRecord)) {
+func (r *clusterRecords) end(cluster string, change func(*jobRecord)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	found := r.known[cluster]
@@ -239,10 +239,10 @@ func (r *runs) end(cluster string, change func(*jobRecord)) {
 }
 
 // stopped records that a job was interrupted because the process is stopping.
-func (r *runs) stopped(cluster string) { r.end(cluster, func(*jobRecord) {}) }
+func (r *clusterRecords) stopped(cluster string) { r.end(cluster, func(*jobRecord) {}) }
 
 // succeeded records the version of the Cluster in which the job's success is written.
-func (r *runs) succeeded(cluster, written string) {
+func (r *clusterRecords) succeeded(cluster, written string) {
 	r.end(cluster, func(job *jobRecord) {
 		*job = jobRecord{written: written}
 		r.backoff.Forget(cluster)
@@ -250,7 +250,7 @@ func (r *runs) succeeded(cluster, written string) {
 }
 
 // reached records that a cluster is reachable, for a job that needed nothing else.
-func (r *runs) reached(cluster string) {
+func (r *clusterRecords) reached(cluster string) {
 	r.end(cluster, func(job *jobRecord) {
 		*job = jobRecord{attempt: job.attempt, reached: true, written: job.written}
 		r.backoff.Forget(cluster)
@@ -258,7 +258,7 @@ func (r *runs) reached(cluster string) {
 }
 
 // failed records a failure and returns the time until the next attempt.
-func (r *runs) failed(cluster string, err error) (retry time.Duration) {
+func (r *clusterRecords) failed(cluster string, err error) (retry time.Duration) {
 	r.end(cluster, func(job *jobRecord) {
 		job.unreachable, job.reached = errors.Is(err, foreign.ErrUnreachable), false
 		retry = r.backoff.When(cluster)
@@ -278,7 +278,7 @@ func spread(d time.Duration) time.Duration {
 
 // inspected records the end of an inspection, which is never retried, and when the next one is due. written is the
 // resourceVersion that it wrote.
-func (r *runs) inspected(cluster, written string, heard bool, out supervisionrule.Outcome, err error) {
+func (r *clusterRecords) inspected(cluster, written string, heard bool, out supervisionrule.Outcome, err error) {
 	r.end(cluster, func(job *jobRecord) {
 		job.unreachable, job.written = errors.Is(err, foreign.ErrUnreachable), written
 		agent := r.silenceOf(cluster)
@@ -294,7 +294,7 @@ func (r *runs) inspected(cluster, written string, heard bool, out supervisionrul
 }
 
 // settled forgets failures and silence of a Cluster whose agent is in place and reports.
-func (r *runs) settled(cluster string) {
+func (r *clusterRecords) settled(cluster string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if found := r.known[cluster]; found != nil && !found.job.running {
@@ -304,14 +304,14 @@ func (r *runs) settled(cluster string) {
 }
 
 // forget removes a Cluster that is gone. A running job is remembered until its end, so that no other one starts.
-func (r *runs) forget(cluster string) {
+func (r *clusterRecords) forget(cluster string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	found := r.known[cluster]
 	switch {
 	case found == nil:
 	case found.job.running:
-		*found = run{job: jobRecord{running: true, gone: true}}
+		*found = clusterRecord{job: jobRecord{running: true, gone: true}}
 	default:
 		delete(r.known, cluster)
 		r.backoff.Forget(cluster)
@@ -321,7 +321,7 @@ func (r *runs) forget(cluster string) {
 // silenceOf returns the record of a silent agent and creates it if necessary. The caller holds the lock. If this
 // process did not deploy the agent, the first inspection is soon, at a random time so that not all agents are inspected
 // at once.
-func (r *runs) silenceOf(cluster string) *silenceRecord {
+func (r *clusterRecords) silenceOf(cluster string) *silenceRecord {
 	agent := &r.of(cluster).silence
 	if agent.since.IsZero() {
 		now := r.clock()
@@ -331,7 +331,7 @@ func (r *runs) silenceOf(cluster string) *silenceRecord {
 }
 
 // silence returns what is remembered of a silent agent.
-func (r *runs) silence(cluster string) silenceRecord {
+func (r *clusterRecords) silence(cluster string) silenceRecord {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return *r.silenceOf(cluster)
@@ -339,7 +339,7 @@ func (r *runs) silence(cluster string) silenceRecord {
 
 // dueIn returns the time until the next inspection of an agent. It returns at most 0 if something has changed since
 // the last one.
-func (r *runs) dueIn(cluster, state string) time.Duration {
+func (r *clusterRecords) dueIn(cluster, state string) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	agent := r.silenceOf(cluster)
@@ -351,7 +351,7 @@ func (r *runs) dueIn(cluster, state string) time.Duration {
 }
 
 // deployed records that an agent was applied, and whether it has to register, or only got a bootstrap Secret.
-func (r *runs) deployed(cluster string, registers, bootstrap bool) {
+func (r *clusterRecords) deployed(cluster string, registers, bootstrap bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if registers {
@@ -368,7 +368,7 @@ func (r *runs) deployed(cluster string, registers, bootstrap bool) {
 }
 
 // want records that an agent needs a repair, which the next import does.
-func (r *runs) want(cluster string, repair supervisionrule.Repair) {
+func (r *clusterRecords) want(cluster string, repair supervisionrule.Repair) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.silenceOf(cluster).repair = repair

@@ -19,13 +19,13 @@ type steppedClock struct{ now time.Time }
 
 func (c *steppedClock) read() time.Time { return c.now }
 
-func newTestRuns() (*runs, *steppedClock) {
+func newTestRecords() (*clusterRecords, *steppedClock) {
 	clock := &steppedClock{now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
-	return newRuns(clock.read), clock
+	return newClusterRecords(clock.read), clock
 }
 
 func TestRuns_OneJobForEachCluster(t *testing.T) {
-	r, _ := newTestRuns()
+	r, _ := newTestRecords()
 	if begun, _, _ := r.begin("ws/a", "x"); !begun {
 		t.Fatal("the first job did not begin")
 	}
@@ -44,7 +44,7 @@ func TestRuns_OneJobForEachCluster(t *testing.T) {
 }
 
 func TestFailedJob_WaitsLongerEachTime(t *testing.T) {
-	r, clock := newTestRuns()
+	r, clock := newTestRecords()
 	least := []time.Duration{2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second}
 	for attempt, want := range least {
 		if begun, _, _ := r.begin("ws/a", "x"); !begun {
@@ -62,7 +62,7 @@ func TestFailedJob_WaitsLongerEachTime(t *testing.T) {
 }
 
 func TestFailedJob_AnotherInputIsTriedAtOnce(t *testing.T) {
-	r, clock := newTestRuns()
+	r, clock := newTestRecords()
 	r.begin("ws/a", "wrong kubeconfig")
 	r.failed("ws/a", errServer)
 	if begun, _, _ := r.begin("ws/a", "right kubeconfig"); !begun {
@@ -79,7 +79,7 @@ func TestFailedJob_AnotherInputIsTriedAtOnce(t *testing.T) {
 }
 
 func TestFailedJob_WaitIsBounded(t *testing.T) {
-	r, clock := newTestRuns()
+	r, clock := newTestRecords()
 	for failures := range 100 {
 		if begun, _, _ := r.begin("ws/a", "x"); !begun {
 			t.Fatal("it did not begin")
@@ -93,7 +93,7 @@ func TestFailedJob_WaitIsBounded(t *testing.T) {
 }
 
 func TestSucceededJob_OlderVersionsAreBusy(t *testing.T) {
-	r, _ := newTestRuns()
+	r, _ := newTestRecords()
 	r.begin("ws/a", "x")
 	r.succeeded("ws/a", "100")
 	got := map[string]bool{}
@@ -107,7 +107,7 @@ func TestSucceededJob_OlderVersionsAreBusy(t *testing.T) {
 }
 
 func TestForget_KeepsRunningJobs(t *testing.T) {
-	r, _ := newTestRuns()
+	r, _ := newTestRecords()
 	r.begin("ws/failed", "x")
 	r.failed("ws/failed", errServer)
 	r.begin("ws/running", "x")
@@ -130,13 +130,13 @@ func TestForget_KeepsRunningJobs(t *testing.T) {
 }
 
 // inspect records an inspection.
-func inspect(r *runs, heard bool, out supervisionrule.Outcome) {
+func inspect(r *clusterRecords, heard bool, out supervisionrule.Outcome) {
 	r.begin("ws/a", "inspect")
 	r.inspected("ws/a", "", heard, out, nil)
 }
 
 // expectDue fails unless a look is due after least, or up to a quarter later.
-func expectDue(t *testing.T, r *runs, of string, least time.Duration) time.Duration {
+func expectDue(t *testing.T, r *clusterRecords, of string, least time.Duration) time.Duration {
 	t.Helper()
 	due := r.dueIn("ws/a", of)
 	if due < least || due > least+least/4 {
@@ -148,7 +148,7 @@ func expectDue(t *testing.T, r *runs, of string, least time.Duration) time.Durat
 func TestInspections_BecomeRarer(t *testing.T) {
 	for name, heard := range map[string]bool{"awaited agent": false, "stale agent": true} {
 		t.Run(name, func(t *testing.T) {
-			r, clock := newTestRuns()
+			r, clock := newTestRecords()
 			r.deployed("ws/a", true, true)
 			clock.now = clock.now.Add(expectDue(t, r, "x", supervisionrule.FirstInspection))
 			for looks := range 9 {
@@ -163,7 +163,7 @@ func TestInspections_BecomeRarer(t *testing.T) {
 }
 
 func TestNewProcess_InspectsSoon(t *testing.T) {
-	r, _ := newTestRuns()
+	r, _ := newTestRecords()
 	if due := r.dueIn("ws/a", "x"); due < 0 || due > supervisionrule.FirstInspection {
 		t.Errorf("due after %s", due)
 	}
@@ -173,7 +173,7 @@ func TestNewProcess_InspectsSoon(t *testing.T) {
 }
 
 func TestChange_IsLookedAtAtOnce(t *testing.T) {
-	r, clock := newTestRuns()
+	r, clock := newTestRecords()
 	r.deployed("ws/a", true, true)
 	expectDue(t, r, "one kubeconfig", supervisionrule.FirstInspection)
 	if due := r.dueIn("ws/a", "another"); due > 0 {
@@ -184,7 +184,7 @@ func TestChange_IsLookedAtAtOnce(t *testing.T) {
 }
 
 func TestRepair_IsRequestedOnce(t *testing.T) {
-	r, _ := newTestRuns()
+	r, _ := newTestRecords()
 	if got := r.get("ws/a").silence.repair; got != supervisionrule.RepairNone {
 		t.Errorf("an agent that nobody has looked at needs %q", got)
 	}
@@ -214,7 +214,7 @@ func TestRepair_IsRequestedOnce(t *testing.T) {
 
 // The time since the agent is awaited does not restart.
 func TestFreshToken_RestartsTheQuietTimeOnly(t *testing.T) {
-	r, clock := newTestRuns()
+	r, clock := newTestRecords()
 	began := clock.now
 	r.deployed("ws/a", true, true)
 	clock.now = began.Add(time.Minute)
@@ -239,7 +239,7 @@ func TestFreshToken_RestartsTheQuietTimeOnly(t *testing.T) {
 }
 
 func TestRunsKeepNoKubeconfig(t *testing.T) {
-	r, _ := newTestRuns()
+	r, _ := newTestRecords()
 	name := types.NamespacedName{Namespace: "ws", Name: "k"}
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: "k", ResourceVersion: "7", Annotations: map[string]string{annotation.AllowedWorkspaces: "b", "other": "c"}},
