@@ -15,16 +15,19 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// addScopes creates the four scopes: a cache holds one selection per kind, and Secrets need four.
-func (a *App) addScopes() (main, values, recovery, bootstrap *scope, err error) {
+// scopes are the four scopes: a cache holds one selection per kind, and Secrets need four.
+type scopes struct{ main, values, recovery, bootstrap *scope }
+
+// addScopes creates the scopes.
+func (a *App) addScopes() (s scopes, err error) {
 	clients, err := newClients(a.RESTConfig, a.undecodable)
 	if err != nil {
-		return nil, nil, nil, nil, err
+		return s, err
 	}
 	managed := byLabel(fleet.LabelManaged, "true")
 	all := kinds()
 	secrets := []schema.GroupVersionKind{all["Secret"].gvk} // of each selection there are few at a time
-	main = newScope(clients, scopeOptions{
+	s.main = newScope(clients, scopeOptions{
 		undecodable: a.undecodable,
 		namespaces: map[schema.GroupVersionKind]string{
 			all["Secret"].gvk:     a.Namespaces.Registration,
@@ -44,48 +47,48 @@ func (a *App) addScopes() (main, values, recovery, bootstrap *scope, err error) 
 		few: append(secrets, all["BundleNamespaceMapping"].gvk, all["ClusterGroup"].gvk, all["ClusterRegistrationToken"].gvk,
 			all["ClusterRole"].gvk, all["ClusterRoleBinding"].gvk, all["ConfigMap"].gvk, all["Deployment"].gvk),
 	})
-	values = newScope(clients, scopeOptions{few: secrets, selections: map[schema.GroupVersionKind]func(*metav1.ListOptions){
+	s.values = newScope(clients, scopeOptions{few: secrets, selections: map[schema.GroupVersionKind]func(*metav1.ListOptions){
 		all["Secret"].gvk: byField("type", string(protocol.SecretTypeValues)),
 	}})
-	recovery = newScope(clients, scopeOptions{few: secrets, selections: map[schema.GroupVersionKind]func(*metav1.ListOptions){
+	s.recovery = newScope(clients, scopeOptions{few: secrets, selections: map[schema.GroupVersionKind]func(*metav1.ListOptions){
 		all["Secret"].gvk: func(o *metav1.ListOptions) {
 			managed(o) // the hub's own agent has one with its private key
 			byField("type", string(protocol.SecretTypeRecovery))(o)
 		},
 	}})
-	bootstrap = newScope(clients, scopeOptions{few: secrets, selections: map[schema.GroupVersionKind]func(*metav1.ListOptions){
+	s.bootstrap = newScope(clients, scopeOptions{few: secrets, selections: map[schema.GroupVersionKind]func(*metav1.ListOptions){
 		all["Secret"].gvk: byLabel(fleet.LabelSetHash, names.SetHash(BootstrapSetID, names.Owner{})),
 	}})
-	a.scopes = []*scope{main, values, recovery, bootstrap}
-	return main, values, recovery, bootstrap, nil
+	a.scopes = []*scope{s.main, s.values, s.recovery, s.bootstrap}
+	return s, nil
 }
 
 // addKinds creates the controllers of all kinds.
 func (a *App) addKinds() error {
-	main, values, recovery, bootstrap, err := a.addScopes()
+	s, err := a.addScopes()
 	if err != nil {
 		return err
 	}
-	a.Clusters = ours[*fleet.Cluster, *fleet.ClusterList](main, "Cluster")
-	a.ClusterGroups = ours[*fleet.ClusterGroup, *fleet.ClusterGroupList](main, "ClusterGroup")
-	a.ClusterRegistrations = ours[*fleet.ClusterRegistration, *fleet.ClusterRegistrationList](main, "ClusterRegistration")
-	a.ClusterRegistrationTokens = ours[*fleet.ClusterRegistrationToken, *fleet.ClusterRegistrationTokenList](main, "ClusterRegistrationToken")
-	a.Bundles = ours[*fleet.Bundle, *fleet.BundleList](main, "Bundle")
-	a.BundleDeployments = ours[*fleet.BundleDeployment, *fleet.BundleDeploymentList](main, "BundleDeployment")
-	a.BundleNamespaceMappings = ours[*fleet.BundleNamespaceMapping, *fleet.BundleNamespaceMappingList](main, "BundleNamespaceMapping")
-	a.Contents = clusterScoped[*fleet.Content, *fleet.ContentList](main, "Content")
-	a.AllNamespaces = clusterScoped[*corev1.Namespace, *corev1.NamespaceList](main, "Namespace")
-	a.ServiceAccounts = namespaced[*corev1.ServiceAccount, *corev1.ServiceAccountList](main, "ServiceAccount")
-	a.Roles = namespaced[*rbacv1.Role, *rbacv1.RoleList](main, "Role")
-	a.RoleBindings = namespaced[*rbacv1.RoleBinding, *rbacv1.RoleBindingList](main, "RoleBinding")
-	a.ClusterRoles = clusterScoped[*rbacv1.ClusterRole, *rbacv1.ClusterRoleList](main, "ClusterRole")
-	a.ClusterRoleBindings = clusterScoped[*rbacv1.ClusterRoleBinding, *rbacv1.ClusterRoleBindingList](main, "ClusterRoleBinding")
-	a.ConfigMaps = namespaced[*corev1.ConfigMap, *corev1.ConfigMapList](main, "ConfigMap")
-	a.Deployments = namespaced[*appsv1.Deployment, *appsv1.DeploymentList](main, "Deployment")
-	a.CredentialSecrets = namespaced[*corev1.Secret, *corev1.SecretList](main, "Secret")
-	a.ValuesSecrets = namespaced[*corev1.Secret, *corev1.SecretList](values, "Secret")
-	a.RecoverySecrets = namespaced[*corev1.Secret, *corev1.SecretList](recovery, "Secret")
-	a.BootstrapSecrets = namespaced[*corev1.Secret, *corev1.SecretList](bootstrap, "Secret")
+	a.Clusters = ours[*fleet.Cluster, *fleet.ClusterList](s.main, "Cluster")
+	a.ClusterGroups = ours[*fleet.ClusterGroup, *fleet.ClusterGroupList](s.main, "ClusterGroup")
+	a.ClusterRegistrations = ours[*fleet.ClusterRegistration, *fleet.ClusterRegistrationList](s.main, "ClusterRegistration")
+	a.ClusterRegistrationTokens = ours[*fleet.ClusterRegistrationToken, *fleet.ClusterRegistrationTokenList](s.main, "ClusterRegistrationToken")
+	a.Bundles = ours[*fleet.Bundle, *fleet.BundleList](s.main, "Bundle")
+	a.BundleDeployments = ours[*fleet.BundleDeployment, *fleet.BundleDeploymentList](s.main, "BundleDeployment")
+	a.BundleNamespaceMappings = ours[*fleet.BundleNamespaceMapping, *fleet.BundleNamespaceMappingList](s.main, "BundleNamespaceMapping")
+	a.Contents = clusterScoped[*fleet.Content, *fleet.ContentList](s.main, "Content")
+	a.AllNamespaces = clusterScoped[*corev1.Namespace, *corev1.NamespaceList](s.main, "Namespace")
+	a.ServiceAccounts = namespaced[*corev1.ServiceAccount, *corev1.ServiceAccountList](s.main, "ServiceAccount")
+	a.Roles = namespaced[*rbacv1.Role, *rbacv1.RoleList](s.main, "Role")
+	a.RoleBindings = namespaced[*rbacv1.RoleBinding, *rbacv1.RoleBindingList](s.main, "RoleBinding")
+	a.ClusterRoles = clusterScoped[*rbacv1.ClusterRole, *rbacv1.ClusterRoleList](s.main, "ClusterRole")
+	a.ClusterRoleBindings = clusterScoped[*rbacv1.ClusterRoleBinding, *rbacv1.ClusterRoleBindingList](s.main, "ClusterRoleBinding")
+	a.ConfigMaps = namespaced[*corev1.ConfigMap, *corev1.ConfigMapList](s.main, "ConfigMap")
+	a.Deployments = namespaced[*appsv1.Deployment, *appsv1.DeploymentList](s.main, "Deployment")
+	a.CredentialSecrets = namespaced[*corev1.Secret, *corev1.SecretList](s.main, "Secret")
+	a.ValuesSecrets = namespaced[*corev1.Secret, *corev1.SecretList](s.values, "Secret")
+	a.RecoverySecrets = namespaced[*corev1.Secret, *corev1.SecretList](s.recovery, "Secret")
+	a.BootstrapSecrets = namespaced[*corev1.Secret, *corev1.SecretList](s.bootstrap, "Secret")
 	return nil
 }
 
