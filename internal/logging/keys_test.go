@@ -23,8 +23,8 @@ const (
 	page = "docs/monitoring.md"
 )
 
-// said is one call of a logger.
-type said struct {
+// logCall is one call of a logger.
+type logCall struct {
 	at      string
 	message string
 	keys    []string
@@ -76,7 +76,7 @@ func f() {
 	vec.With(labels).Inc()
 	errors.New("x")
 }`
-	want := []said{
+	want := []logCall{
 		{at: "f.go:3", message: "done", keys: []string{"cluster", "error"}},
 		{at: "f.go:4", message: "odd", keys: []string{"cluster"}, odd: "a key without a value"},
 		{at: "f.go:5", keys: []string{"cluster"}, odd: "the message is not constant"},
@@ -86,13 +86,13 @@ func f() {
 		{at: "f.go:8", message: "spread", odd: "keys that are put together"},
 		{at: "f.go:9", odd: "the message is not constant"},
 	}
-	if diff := cmp.Diff(want, calls(t, "f.go", file), cmp.AllowUnexported(said{})); diff != "" {
+	if diff := cmp.Diff(want, calls(t, "f.go", file), cmp.AllowUnexported(logCall{})); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
 // callsIn reads all code below a folder, but this package's bridge, which passes on what libraries say.
-func callsIn(t *testing.T, folder string) (found []said) {
+func callsIn(t *testing.T, folder string) (found []logCall) {
 	t.Helper()
 	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
@@ -111,11 +111,11 @@ func callsIn(t *testing.T, folder string) (found []said) {
 		t.Fatal(err)
 	}
 	// The words of the bridge, and of that file.
-	return append(found, said{at: "logging.go", keys: []string{"library", "detail"}}, said{at: counting, keys: []string{"total"}})
+	return append(found, logCall{at: "logging.go", keys: []string{"library", "detail"}}, logCall{at: counting, keys: []string{"total"}})
 }
 
 // calls reads one file.
-func calls(t *testing.T, name, text string) (found []said) {
+func calls(t *testing.T, name, text string) (found []logCall) {
 	t.Helper()
 	files := token.NewFileSet()
 	file, err := parser.ParseFile(files, name, text, 0)
@@ -131,7 +131,7 @@ func calls(t *testing.T, name, text string) (found []said) {
 		if !ok || !isLogger(method.X) || !slices.Contains([]string{"Debug", "Info", "Warn", "Error", "With"}, method.Sel.Name) {
 			return true
 		}
-		s := said{at: fmt.Sprintf("%s:%d", name, files.Position(call.Pos()).Line)}
+		s := logCall{at: fmt.Sprintf("%s:%d", name, files.Position(call.Pos()).Line)}
 		s.read(call, method.Sel.Name != "With")
 		found = append(found, s)
 		return true
@@ -153,7 +153,7 @@ func isLogger(x ast.Expr) bool {
 	return false
 }
 
-func (s *said) read(call *ast.CallExpr, hasMessage bool) {
+func (s *logCall) read(call *ast.CallExpr, hasMessage bool) {
 	args := call.Args
 	if hasMessage {
 		var constant bool

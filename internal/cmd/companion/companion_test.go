@@ -38,7 +38,7 @@ func TestCommands(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			var out said
+			var out watchedBuffer
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			out.line = cancelOnceSaid(test.stays, cancel)
@@ -58,13 +58,13 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-// said is what was written, and calls line at each write.
-type said struct {
+// watchedBuffer is what was written, and calls line at each write.
+type watchedBuffer struct {
 	bytes.Buffer
 	line func()
 }
 
-func (s *said) Write(p []byte) (int, error) {
+func (s *watchedBuffer) Write(p []byte) (int, error) {
 	s.line()
 	return s.Buffer.Write(p)
 }

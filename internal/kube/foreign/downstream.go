@@ -88,7 +88,7 @@ func (d *Client) ServerVersion(ctx context.Context) (version.Info, error) {
 		return info, fmt.Errorf("reading the server's version: %w", failed(err))
 	}
 	if err := json.Unmarshal(raw, &info); err != nil {
-		return info, fmt.Errorf("reading the server's version: %w", said{err})
+		return info, fmt.Errorf("reading the server's version: %w", boundedError{err})
 	}
 	return info, nil
 }

@@ -64,19 +64,19 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// said is an error that contains text from a downstream API server. Its text is short and has one line.
-type said struct{ error }
+// boundedError is an error that contains text from a downstream API server. Its text is short and has one line.
+type boundedError struct{ error }
 
-func (s said) Error() string { return Excerpt(s.error.Error(), saidLimit) }
+func (s boundedError) Error() string { return Excerpt(s.error.Error(), saidLimit) }
 
-func (s said) Unwrap() error { return s.error }
+func (s boundedError) Unwrap() error { return s.error }
 
 // failed returns the classified error of a request to a downstream API server.
 func failed(err error) error {
 	if err == nil {
 		return nil
 	}
-	return said{Classify(err)}
+	return boundedError{Classify(err)}
 }
 
 // Excerpt returns the beginning of a foreign text: at most limit bytes of valid UTF-8, with spaces in place of

@@ -27,7 +27,7 @@ func (d *Client) Find(ctx context.Context, into runtime.Object) (bool, error) {
 		return false, fmt.Errorf("reading %s: %w", describe(item), failed(err))
 	}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(found.Object, into); err != nil {
-		return false, fmt.Errorf("reading %s: %w", describe(item), said{err})
+		return false, fmt.Errorf("reading %s: %w", describe(item), boundedError{err})
 	}
 	return true, nil
 }
@@ -47,7 +47,7 @@ func (d *Client) List(ctx context.Context, namespace, selector string, into runt
 		return fmt.Errorf("reading the %s of namespace %s: %w", resource.Resource, namespace, failed(err))
 	}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(found.UnstructuredContent(), into); err != nil {
-		return fmt.Errorf("reading the %s of namespace %s: %w", resource.Resource, namespace, said{err})
+		return fmt.Errorf("reading the %s of namespace %s: %w", resource.Resource, namespace, boundedError{err})
 	}
 	return nil
 }

@@ -28,7 +28,7 @@ func Explain(doing string, err error) error {
 		return fmt.Errorf("%s: interrupted: %w", doing, context.Canceled)
 	}
 	err = foreign.Classify(err)
-	problem := said{text: foreign.Excerpt(doing+": "+err.Error(), saidLimit), error: err}
+	problem := boundedError{text: foreign.Excerpt(doing+": "+err.Error(), saidLimit), error: err}
 	failure := func(code exit.Code) *exit.Error { return &exit.Error{Code: code, Problems: []error{problem}} }
 	switch {
 	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "is being terminated"):
@@ -63,15 +63,15 @@ func IsPassing(err error) bool {
 	return !errors.Is(err, context.Canceled) && errors.Is(foreign.Classify(err), foreign.ErrUnreachable)
 }
 
-// said is an error whose text is bounded and has one line.
-type said struct {
+// boundedError is an error whose text is bounded and has one line.
+type boundedError struct {
 	text string
 	error
 }
 
-func (s said) Error() string { return s.text }
+func (s boundedError) Error() string { return s.text }
 
-func (s said) Unwrap() error { return s.error }
+func (s boundedError) Unwrap() error { return s.error }
 
 // IsMissingKind reports whether the API server does not know the resource of a request.
 func IsMissingKind(err error) bool {

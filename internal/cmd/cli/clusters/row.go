@@ -34,11 +34,11 @@ type Row struct {
 
 // rowOf returns the row of a Cluster. It keeps no memory of the Cluster but texts.
 func rowOf(cluster *fleet.Cluster) Row {
-	verdict := Judge(cluster)
+	summary := Summarize(cluster)
 	status := &cluster.Status
 	row := Row{
 		Namespace: cluster.Namespace, Name: cluster.Name, Created: cluster.CreationTimestamp,
-		State: verdict.State, Reason: verdict.Reason, Message: verdict.Message,
+		State: summary.State, Reason: summary.Reason, Message: summary.Message,
 		AgentVersion: status.Agent.AgentVersion, KubernetesVersion: status.Agent.KubernetesVersion,
 		BundlesReady: status.Summary.Ready, Bundles: status.Summary.DesiredReady,
 	}

@@ -37,16 +37,16 @@ func States() []State {
 	return []State{Ready, NotReady, Degraded, Waiting, NotImported, Silent, Deleting}
 }
 
-// Verdict is the state of a Cluster, with the reason and message of the condition that causes it.
-type Verdict struct {
+// Summary is the state of a Cluster, with the reason and message of the condition that causes it.
+type Summary struct {
 	State   State
 	Reason  string
 	Message string
 }
 
-// Judge returns the state of a Cluster from its status. Problems that keep the agent from reporting come first, because
+// Summarize returns the state of a Cluster from its status. Problems that keep the agent from reporting come first, because
 // the rest of the status is old while it does not report.
-func Judge(cluster *fleet.Cluster) Verdict {
+func Summarize(cluster *fleet.Cluster) Summary {
 	list := cluster.Status.Conditions
 	never := cluster.Status.Agent.LastSeen.IsZero()
 	imported := trouble(list, conditions.Imported)
@@ -62,16 +62,16 @@ func Judge(cluster *fleet.Cluster) Verdict {
 	case never:
 		return because(Waiting, trouble(list, ""), reporting)
 	case ready != nil && ready.Status == corev1.ConditionFalse:
-		verdict := because(NotReady, ready)
-		if verdict.Reason == "" {
-			verdict.Reason = state.WorstState(cluster.Status.Summary)
+		summary := because(NotReady, ready)
+		if summary.Reason == "" {
+			summary.Reason = state.WorstState(cluster.Status.Summary)
 		}
-		return verdict
+		return summary
 	}
 	if found := trouble(list, ""); found != nil {
 		return because(Degraded, found)
 	}
-	return Verdict{State: Ready}
+	return Summary{State: Ready}
 }
 
 // trouble returns the condition of a type if it needs attention, or nil. An empty type means the first one that does.
@@ -85,12 +85,12 @@ func trouble(list []genericcondition.GenericCondition, conditionType string) *ge
 	return &list[i]
 }
 
-// because returns a verdict with the first condition that is not nil.
-func because(of State, causes ...*genericcondition.GenericCondition) Verdict {
+// because returns a summary with the first condition that is not nil.
+func because(of State, causes ...*genericcondition.GenericCondition) Summary {
 	for _, cause := range causes {
 		if cause != nil {
-			return Verdict{State: of, Reason: cause.Reason, Message: cause.Message}
+			return Summary{State: of, Reason: cause.Reason, Message: cause.Message}
 		}
 	}
-	return Verdict{State: of}
+	return Summary{State: of}
 }

@@ -36,29 +36,29 @@ func TestJudge(t *testing.T) {
 	tests := map[string]struct {
 		status   fleet.ClusterStatus
 		deleting bool
-		want     Verdict
+		want     Summary
 	}{
-		"new Cluster without status: waits":     {want: Verdict{State: Waiting}},
-		"no agent yet: waits":                   {status: status(false, awaited), want: Verdict{Waiting, conditions.ReasonAwaitingAgent, "no agent has reported yet"}},
-		"no agent yet, and a token is blocked":  {status: status(false, awaited, condition("Processed", "False", conditions.ReasonClientIDAmbiguous, "m")), want: Verdict{Waiting, conditions.ReasonClientIDAmbiguous, "m"}},
-		"kubeconfig does not work":              {status: status(false, awaited, unreachable), want: Verdict{NotImported, conditions.ReasonDownstreamUnreachable, "no answer"}},
-		"import is in progress: waits":          {status: status(false, awaited, condition("Imported", "False", "AwaitingToken", "")), want: Verdict{Waiting, conditions.ReasonAwaitingAgent, "no agent has reported yet"}},
-		"agent was deployed and never reported": {status: status(false, condition("AgentReporting", "False", conditions.ReasonAgentNotReporting, "m")), want: Verdict{Silent, conditions.ReasonAgentNotReporting, "m"}},
-		"agent no longer reports":               {status: status(true, condition("Ready", "False", conditions.ReasonAgentNotReporting, "m"), silent), want: Verdict{Silent, conditions.ReasonAgentNotReporting, supervision.SilentMessage}},
-		"silent, and the hub knows why":         {status: status(true, silent, unreachable), want: Verdict{Silent, conditions.ReasonDownstreamUnreachable, "no answer"}},
+		"new Cluster without status: waits":     {want: Summary{State: Waiting}},
+		"no agent yet: waits":                   {status: status(false, awaited), want: Summary{Waiting, conditions.ReasonAwaitingAgent, "no agent has reported yet"}},
+		"no agent yet, and a token is blocked":  {status: status(false, awaited, condition("Processed", "False", conditions.ReasonClientIDAmbiguous, "m")), want: Summary{Waiting, conditions.ReasonClientIDAmbiguous, "m"}},
+		"kubeconfig does not work":              {status: status(false, awaited, unreachable), want: Summary{NotImported, conditions.ReasonDownstreamUnreachable, "no answer"}},
+		"import is in progress: waits":          {status: status(false, awaited, condition("Imported", "False", "AwaitingToken", "")), want: Summary{Waiting, conditions.ReasonAwaitingAgent, "no agent has reported yet"}},
+		"agent was deployed and never reported": {status: status(false, condition("AgentReporting", "False", conditions.ReasonAgentNotReporting, "m")), want: Summary{Silent, conditions.ReasonAgentNotReporting, "m"}},
+		"agent no longer reports":               {status: status(true, condition("Ready", "False", conditions.ReasonAgentNotReporting, "m"), silent), want: Summary{Silent, conditions.ReasonAgentNotReporting, supervision.SilentMessage}},
+		"silent, and the hub knows why":         {status: status(true, silent, unreachable), want: Summary{Silent, conditions.ReasonDownstreamUnreachable, "no answer"}},
 		"Bundle is not ready: its state is the reason": {
 			status: func() fleet.ClusterStatus {
 				s := status(true, reports, condition("Ready", "False", "", "ErrApplied(1) [Bundle b]"))
 				s.Summary.NonReadyResources = []fleet.NonReadyResource{{Name: "a", BundleState: fleet.NotReady}, {Name: "b", BundleState: fleet.ErrApplied}}
 				return s
 			}(),
-			want: Verdict{NotReady, "ErrApplied", "ErrApplied(1) [Bundle b]"},
+			want: Summary{NotReady, "ErrApplied", "ErrApplied(1) [Bundle b]"},
 		},
-		"ready, with another trouble":             {status: status(true, condition("Ready", "True", "", ""), reports, condition("AddressKnown", "False", conditions.ReasonHubAddressChanged, "m")), want: Verdict{Degraded, conditions.ReasonHubAddressChanged, "m"}},
-		"ready, with an agent of Rancher Fleet":   {status: status(true, condition("Ready", "True", "", ""), condition("Imported", "False", conditions.ReasonAgentInherited, "m")), want: Verdict{State: Ready}},
-		"ready":                                   {status: status(true, condition("Ready", "True", "", ""), reports, condition("Imported", "True", "", "")), want: Verdict{State: Ready}},
-		"being deleted":                           {deleting: true, status: status(true, condition("Ready", "True", "", "")), want: Verdict{State: Deleting}},
-		"being deleted, which the server refuses": {deleting: true, status: status(true, condition("Processed", "False", conditions.ReasonError, "m")), want: Verdict{Deleting, conditions.ReasonError, "m"}},
+		"ready, with another trouble":             {status: status(true, condition("Ready", "True", "", ""), reports, condition("AddressKnown", "False", conditions.ReasonHubAddressChanged, "m")), want: Summary{Degraded, conditions.ReasonHubAddressChanged, "m"}},
+		"ready, with an agent of Rancher Fleet":   {status: status(true, condition("Ready", "True", "", ""), condition("Imported", "False", conditions.ReasonAgentInherited, "m")), want: Summary{State: Ready}},
+		"ready":                                   {status: status(true, condition("Ready", "True", "", ""), reports, condition("Imported", "True", "", "")), want: Summary{State: Ready}},
+		"being deleted":                           {deleting: true, status: status(true, condition("Ready", "True", "", "")), want: Summary{State: Deleting}},
+		"being deleted, which the server refuses": {deleting: true, status: status(true, condition("Processed", "False", conditions.ReasonError, "m")), want: Summary{Deleting, conditions.ReasonError, "m"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -66,8 +66,8 @@ func TestJudge(t *testing.T) {
 			if test.deleting {
 				cluster.DeletionTimestamp = &metav1.Time{Time: clitest.Noon()}
 			}
-			if diff := cmp.Diff(test.want, Judge(cluster)); diff != "" {
-				t.Errorf("verdict (-want +got):\n%s", diff)
+			if diff := cmp.Diff(test.want, Summarize(cluster)); diff != "" {
+				t.Errorf("summary (-want +got):\n%s", diff)
 			}
 		})
 	}

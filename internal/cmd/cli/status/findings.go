@@ -84,9 +84,9 @@ func newFindings(system string, now time.Time) *findings {
 }
 
 func (f *findings) addCluster(cluster *fleet.Cluster) {
-	verdict := clusters.Judge(cluster)
+	summary := clusters.Summarize(cluster)
 	f.Clusters.Total++
-	f.Clusters.States[verdict.State]++
+	f.Clusters.States[summary.State]++
 	problem := Problem{Kind: "Cluster", Namespace: cluster.Namespace, Name: cluster.Name}
 	seen := map[string]bool{}
 	for _, condition := range cluster.Status.Conditions {
@@ -97,8 +97,8 @@ func (f *findings) addCluster(cluster *fleet.Cluster) {
 		problem.Reason, problem.Message, problem.Fix = condition.Reason, condition.Message, remedy.OfCluster(cluster, condition.Reason)
 		f.add(problem)
 	}
-	if verdict.State == clusters.NotReady && !seen[verdict.Reason] {
-		problem.Reason, problem.Message = cmp.Or(verdict.Reason, string(verdict.State)), verdict.Message
+	if summary.State == clusters.NotReady && !seen[summary.Reason] {
+		problem.Reason, problem.Message = cmp.Or(summary.Reason, string(summary.State)), summary.Message
 		problem.Fix = remedy.Command("fleet", "clusters", "describe", cluster.Name, "-n", cluster.Namespace)
 		f.add(problem)
 	}

@@ -64,15 +64,15 @@ func checkConditions(f *Facts) []check.Row {
 func checkSilent(f *Facts) []check.Row {
 	var groups check.Groups
 	for _, cluster := range f.Clusters {
-		verdict := clusters.Judge(cluster)
-		if verdict.State != clusters.Silent {
+		summary := clusters.Summarize(cluster)
+		if summary.State != clusters.Silent {
 			continue
 		}
 		cause := "the agent was deployed and has never reported"
 		if seen := cluster.Status.Agent.LastSeen; !seen.IsZero() {
 			cause = "the agent has not reported since " + seen.UTC().Format(time.RFC3339)
 		}
-		groups.Add(verdict.Reason, check.Fail(check.OfFleet("Cluster", cluster), cause, remedy.OfCluster(cluster, conditions.ReasonAgentNotReporting)))
+		groups.Add(summary.Reason, check.Fail(check.OfFleet("Cluster", cluster), cause, remedy.OfCluster(cluster, conditions.ReasonAgentNotReporting)))
 	}
 	return groups.Rows()
 }
@@ -80,7 +80,7 @@ func checkSilent(f *Facts) []check.Row {
 func checkWaiting(f *Facts) []check.Row {
 	var groups check.Groups
 	for _, cluster := range f.Clusters {
-		if clusters.Judge(cluster).State != clusters.Waiting || !f.older(cluster, waitingPatience) || clusterrules.ManagedElsewhere(cluster) {
+		if clusters.Summarize(cluster).State != clusters.Waiting || !f.older(cluster, waitingPatience) || clusterrules.ManagedElsewhere(cluster) {
 			continue
 		}
 		if cluster.Spec.KubeConfigSecret != "" {

@@ -53,7 +53,7 @@ func (f *Facts) age() time.Duration { return f.Now.Sub(f.Cluster.CreationTimesta
 
 func checkHeartbeat(f *Facts) []check.Row {
 	seen := f.Cluster.Status.Agent.LastSeen
-	switch clusters.Judge(f.Cluster).State {
+	switch clusters.Summarize(f.Cluster).State {
 	case clusters.Silent:
 		if seen.IsZero() {
 			return []check.Row{check.Fail(f.Object(), "the agent was deployed and has never reported", f.logs())}
