@@ -30,7 +30,7 @@ func (c markedChild) ensure() error {
 // ensureAll tries all children, even if some fail. In waves, bindings are written only if all other children are in
 // place: otherwise the role that a binding names could belong to something else.
 func (s *Set) ensureAll(owner Owner, children []markedChild) error {
-	if s.inWaves {
+	if s.parallel {
 		first, bindings := waves(children)
 		failures := together(first)
 		if err := errors.Join(failures...); err != nil {

@@ -51,7 +51,7 @@ type Kind struct {
 	drops     []string
 	tracks    bool
 	keepAlive bool
-	spares    func(Object) bool
+	keeps     func(Object) bool
 	adopts    func(Object) bool
 }
 
@@ -107,10 +107,10 @@ func (k Kind) NeverPruned() Kind {
 	return k
 }
 
-// Sparing keeps unwanted members of the set for which spares returns true, as long as the owner has any children. Use
+// Keeping keeps unwanted members of the set for which keeps returns true, as long as the owner has any children. Use
 // it for objects that Rancher Fleet created and still needs.
-func (k Kind) Sparing(spares func(Object) bool) Kind {
-	k.spares = spares
+func (k Kind) Keeping(keeps func(Object) bool) Kind {
+	k.keeps = keeps
 	return k
 }
 

@@ -52,20 +52,20 @@ func (o Owner) named() names.Owner {
 
 // Set keeps the children of each owner in the state that the rules return.
 type Set struct {
-	id      string
-	kinds   []Kind
-	inWaves bool
+	id       string
+	kinds    []Kind
+	parallel bool
 }
 
 // NewSet returns the set with this ID. The ID is on every child: changing it orphans them. kinds are all kinds that a
 // rule may return. Children of other kinds are an error and are not pruned.
 func NewSet(id string, kinds ...Kind) *Set { return &Set{id: id, kinds: kinds} }
 
-// InWaves writes the objects of each Apply in parallel: first all but the bindings, then the bindings, because the
+// Parallel writes the objects of each Apply in parallel: first all but the bindings, then the bindings, because the
 // server refuses a binding to a role that does not exist. Most of a write is waiting for the server, so parallel
 // writes take little longer than one.
-func (s *Set) InWaves() *Set {
-	s.inWaves = true
+func (s *Set) Parallel() *Set {
+	s.parallel = true
 	return s
 }
 
@@ -156,7 +156,7 @@ func (s *Set) prune(owner Owner, wanted map[string]bool) error {
 			return err
 		}
 		for _, member := range members {
-			if !leaves(kind, member, wanted) || len(wanted) > 0 && kind.spares != nil && kind.spares(member) {
+			if !leaves(kind, member, wanted) || len(wanted) > 0 && kind.keeps != nil && kind.keeps(member) {
 				continue
 			}
 			if err := kind.Remove(member); err != nil {

@@ -375,10 +375,10 @@ func TestApply_AfterAFailureTriesAllAndDeletesNothing(t *testing.T) {
 	}
 }
 
-func TestInWaves(t *testing.T) {
+func TestParallel(t *testing.T) {
 	w := newWorld()
 	w.fail["create ServiceAccount fleet-default/a"] = errors.New("quota")
-	err := w.set.InWaves().Apply(owner(), binding("r"), account(), role("get"), secret("v"))
+	err := w.set.Parallel().Apply(owner(), binding("r"), account(), role("get"), secret("v"))
 	if err == nil || err.Error() != "ServiceAccount fleet-default/a: quota" {
 		t.Errorf("error %v", err)
 	}
@@ -616,7 +616,7 @@ func TestDropping(t *testing.T) {
 
 func TestApply_SparedMembersStay(t *testing.T) {
 	w := newWorld()
-	w.set = NewSet(setID, KindOf(w.accounts), KindOf(w.roles).Sparing(func(member Object) bool { return member.GetName() == "needed" }))
+	w.set = NewSet(setID, KindOf(w.accounts), KindOf(w.roles).Keeping(func(member Object) bool { return member.GetName() == "needed" }))
 	needed, stale := role("get"), role("get")
 	needed.Name, stale.Name = "needed", "stale"
 	w.put(t, true, asWritten(w, account()), asWritten(w, needed), asWritten(w, stale))

@@ -89,7 +89,7 @@ func TestRoleOfAnother_GetsNoBinding(t *testing.T) {
 		t.Run(where, func(t *testing.T) {
 			w := newWorld()
 			w.put(t, seen, &rbacv1.Role{ObjectMeta: meta("r")})
-			if err := w.set.InWaves().Apply(owner(), binding("r"), account(), role("get")); !saysTaken(err) {
+			if err := w.set.Parallel().Apply(owner(), binding("r"), account(), role("get")); !saysTaken(err) {
 				t.Errorf("error %v", err)
 			}
 			if _, made := w.objects["RoleBinding fleet-default/b"]; made {
@@ -117,7 +117,7 @@ func TestRoleBecomesAnothers_ItsBindingGoes(t *testing.T) {
 				w := newWorld()
 				w.put(t, true, asWritten(w, binding(test.binds)))
 				w.put(t, seen, &rbacv1.Role{ObjectMeta: meta("r"), Rules: test.rules})
-				if err := w.set.InWaves().Apply(owner(), role("get"), binding(test.binds)); !saysTaken(err) {
+				if err := w.set.Parallel().Apply(owner(), role("get"), binding(test.binds)); !saysTaken(err) {
 					t.Errorf("error %v", err)
 				}
 				if _, stays := w.objects["RoleBinding fleet-default/b"]; stays != test.stays {

@@ -56,7 +56,7 @@ func (w *world) grant(at place) bool {
 		if len(out.Children) > 0 {
 			w.apply(at, out.Children)
 		}
-		for _, o := range out.Reader {
+		for _, o := range out.CredentialAccess {
 			w.put(onHub, o.(object))
 		}
 	}, func() { w.recordRecovery(in, out) }, func() {
@@ -131,8 +131,8 @@ func (w *world) grantInput(request *fleet.ClusterRegistration) grant.Input {
 		find[rbacv1.RoleBinding](w, onHub, workspace, request.Name) != nil &&
 		find[rbacv1.RoleBinding](w, onHub, cluster.Status.Namespace, request.Name) != nil &&
 		w.readsContents(account)
-	in.ReaderExists = find[rbacv1.Role](w, onHub, rulestest.HubNamespaces().Registration, grant.ReaderName(request.Name)) != nil &&
-		find[rbacv1.RoleBinding](w, onHub, rulestest.HubNamespaces().Registration, grant.ReaderName(request.Name)) != nil
+	in.AccessExists = find[rbacv1.Role](w, onHub, rulestest.HubNamespaces().Registration, grant.CredentialAccessName(request.Name)) != nil &&
+		find[rbacv1.RoleBinding](w, onHub, rulestest.HubNamespaces().Registration, grant.CredentialAccessName(request.Name)) != nil
 	return in
 }
 

@@ -220,7 +220,7 @@ func (w *world) expiry() bool {
 			if secret.Type != protocol.SecretTypeCredential || !old {
 				continue
 			}
-			reader := grant.ReaderName(secret.Annotations[fleet.AnnotationClusterRegistration])
+			reader := grant.CredentialAccessName(secret.Annotations[fleet.AnnotationClusterRegistration])
 			w.remove(place{onHub, "RoleBinding", secret.Namespace, reader})
 			w.remove(place{onHub, "Role", secret.Namespace, reader})
 			w.remove(placeOf(onHub, secret))

@@ -194,12 +194,12 @@ func (s *site) answer(token *fleet.ClusterRegistrationToken) {
 		Now: time.Now(), Request: request, Clusters: []*fleet.Cluster{cluster}, NamedToken: token, Namespaces: s.hubNames,
 	}
 	out := grant.Decide(in)
-	rights := slices.Concat([]runtime.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: cluster.Status.Namespace}}}, out.Children, out.Reader)
+	rights := slices.Concat([]runtime.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: cluster.Status.Namespace}}}, out.Children, out.CredentialAccess)
 	s.must(s.hub.Apply(s.t.Context(), rights...))
 	var err error
 	in.Account, err = s.hubCore.CoreV1().ServiceAccounts(cluster.Status.Namespace).Get(s.t.Context(), names.RequestAccount(request.Name, string(request.UID)), metav1.GetOptions{})
 	s.must(err)
-	in.RightsExist, in.ReaderExists = true, true
+	in.RightsExist, in.AccessExists = true, true
 	out = grant.Decide(in)
 	out.Mint.Lifetime = time.Hour
 	out.Credential.Token = s.mint(*out.Mint)

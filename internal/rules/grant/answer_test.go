@@ -42,8 +42,8 @@ func TestCopyOfARequest_IsRejected(t *testing.T) {
 			if out.Stage != test.want {
 				t.Errorf("stage %s, want %s (%s)", out.Stage, test.want, out.Message)
 			}
-			if out.Stage == grant.Rejected && (len(out.Reader) > 0 || out.Reason != conditions.ReasonCredentialTaken) {
-				t.Errorf("reader %v, reason %s", out.Reader, out.Reason)
+			if out.Stage == grant.Rejected && (len(out.CredentialAccess) > 0 || out.Reason != conditions.ReasonCredentialTaken) {
+				t.Errorf("reader %v, reason %s", out.CredentialAccess, out.Reason)
 			}
 		})
 	}

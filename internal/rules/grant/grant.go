@@ -30,7 +30,7 @@ func Decide(in Input) Outcome {
 // NeedsCluster reports whether Decide needs to know the Cluster of a request, and everything else that is found through
 // caches. Finding it costs more, the more requests a client has.
 func NeedsCluster(in Input) bool {
-	return requests.IsOurs(in.Request) && !in.WorkspaceLeaves && in.Queue == NoQueue
+	return requests.IsOurs(in.Request) && !in.WorkspaceDeleting && in.Queue == NoQueue
 }
 
 // NeedsHeartbeatAccount reports whether Decide needs to know Input.HeartbeatAccount: without it, it would delete older
@@ -58,7 +58,7 @@ func decide(in Input) Outcome {
 	switch {
 	case !requests.IsOurs(in.Request):
 		return ofOtherManager(in)
-	case in.WorkspaceLeaves:
+	case in.WorkspaceDeleting:
 		return Outcome{Stage: Leaving, ClusterName: in.Request.Status.ClusterName, Granted: in.Request.Status.Granted}
 	case in.Queue != NoQueue:
 		return queued(in)
@@ -141,7 +141,7 @@ func whyRejected(in Input, cluster *fleet.Cluster) (reason, message string) {
 func awaitCluster(in Input, made *fleet.Cluster) Outcome {
 	out := Outcome{Stage: AwaitingCluster, CreateCluster: made}
 	if !in.Request.Status.Granted {
-		out.Reader = reader(in, made)
+		out.CredentialAccess = credentialAccess(in, made)
 	}
 	return out
 }
@@ -158,7 +158,7 @@ func give(in Input, cluster *fleet.Cluster) Outcome {
 	if cluster.Status.Namespace == "" {
 		out.Stage = AwaitingNamespace
 		if !out.Granted {
-			out.Reader = reader(in, cluster)
+			out.CredentialAccess = credentialAccess(in, cluster)
 		}
 		return out
 	}
@@ -170,7 +170,7 @@ func give(in Input, cluster *fleet.Cluster) Outcome {
 	case awaitsRights(in, cluster):
 		out.Stage = AwaitingRights
 		if !in.Request.Status.Granted { // otherwise the answer was given, and only the rights are repaired
-			out.Reader = reader(in, cluster)
+			out.CredentialAccess = credentialAccess(in, cluster)
 		}
 	case answered(in, cluster), isRevoked(in, cluster):
 		return done(in, cluster, out)
@@ -182,7 +182,7 @@ func give(in Input, cluster *fleet.Cluster) Outcome {
 		}
 		out.Credential, out.Key = credentialOf(cluster, in.Namespaces), keyOf(in)
 		out.Sealed = requests.IsRecovery(in.Request)
-		out.Reader, out.Unreadable = reader(in, cluster), unreadable(in, cluster)
+		out.CredentialAccess, out.Unreadable = credentialAccess(in, cluster), unreadable(in, cluster)
 		out.Unpin = cluster.Annotations[annotation.AgentKey] != "" && keyOf(in) == "" && isConfirmed(in, cluster)
 	}
 	return out
@@ -216,7 +216,7 @@ func done(in Input, cluster *fleet.Cluster, out Outcome) Outcome {
 		out.RecoveredBy = clonedcluster.Record(in.Request, cluster, in.Now)
 	}
 	if isFetchable(in) && !out.InUse {
-		out.Reader = reader(in, cluster) // even if the right to read it was removed since
+		out.CredentialAccess = credentialAccess(in, cluster) // even if the right to read it was removed since
 	}
 	if in.Crowded && requests.Unused(in.Request, cluster) {
 		if out.Ends = in.Request.CreationTimestamp.Add(CredentialLife); !in.Now.Before(out.Ends) {
@@ -236,7 +236,7 @@ func done(in Input, cluster *fleet.Cluster, out Outcome) Outcome {
 
 // awaitsRights reports whether a right that must exist before the answer is given is still missing.
 func awaitsRights(in Input, cluster *fleet.Cluster) bool {
-	return in.Account == nil || !in.RightsExist || !in.Request.Status.Granted && !in.ReaderExists && reader(in, cluster) != nil
+	return in.Account == nil || !in.RightsExist || !in.Request.Status.Granted && !in.AccessExists && credentialAccess(in, cluster) != nil
 }
 
 // accountReplaced reports whether the account of a granted request is gone, or was created again and has sent no

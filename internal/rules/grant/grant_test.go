@@ -75,9 +75,9 @@ func TestGrant(t *testing.T) {
 			granted(with(requestGranted, requestNoted(""), requestSaid(conditions.ReasonAccountReplaced))), grant.Minting},
 		"account was replaced, heartbeat since: done": {
 			granted(credential(forever), with(requestGranted, requestNoted(""), requestSaid(conditions.ReasonAccountReplaced)), named(rulestest.ClusterSeen(rulestest.At(-time.Minute)))), grant.Done},
-		"reader of the credential does not exist yet: waits":         {rightful(func(in *grant.Input) { in.ReaderExists = false }), grant.AwaitingRights},
-		"no token may read the credential, no reader: does not wait": {rightful(nobodyAsked, func(in *grant.Input) { in.ReaderExists = false }), grant.Minting},
-		"granted, reader is deleted: created again":                  {granted(credential(forever), func(in *grant.Input) { in.ReaderExists = false }), grant.Done},
+		"reader of the credential does not exist yet: waits":         {rightful(func(in *grant.Input) { in.AccessExists = false }), grant.AwaitingRights},
+		"no token may read the credential, no reader: does not wait": {rightful(nobodyAsked, func(in *grant.Input) { in.AccessExists = false }), grant.Minting},
+		"granted, reader is deleted: created again":                  {granted(credential(forever), func(in *grant.Input) { in.AccessExists = false }), grant.Done},
 		"granted, credential has expired: reader is removed": {granted(credential(forever), func(in *grant.Input) {
 			in.Credential.CreationTimestamp = rulestest.At(-grant.CredentialLife)
 		}), grant.Done},
@@ -165,7 +165,7 @@ func checkGrantOutcome(t *testing.T, in grant.Input, out grant.Outcome) {
 	t.Helper()
 	switch out.Stage {
 	case grant.Leaving, grant.Abandoned, grant.Rejected, grant.TakeoverPending:
-		if len(out.Children) != 0 || out.Mint != nil || out.Reader != nil {
+		if len(out.Children) != 0 || out.Mint != nil || out.CredentialAccess != nil {
 			t.Errorf("rights in stage %s", out.Stage)
 		}
 	case grant.AwaitingCluster, grant.AwaitingNamespace:
@@ -181,7 +181,7 @@ func checkGrantOutcome(t *testing.T, in grant.Input, out grant.Outcome) {
 		t.Error("a bearer token is asked for in stage Minting and in no other")
 	}
 	early := (out.Stage == grant.AwaitingCluster || out.Stage == grant.AwaitingNamespace || out.Stage == grant.AwaitingRights) && !in.Request.Status.Granted
-	if out.Reader != nil && out.Mint == nil && !early && in.Credential == nil {
+	if out.CredentialAccess != nil && out.Mint == nil && !early && in.Credential == nil {
 		t.Error("a credential is made readable that nobody is going to write")
 	}
 	if (out.CreateCluster != nil) != (out.Stage == grant.AwaitingCluster) {
@@ -294,7 +294,7 @@ func TestGrantObjects(t *testing.T) {
 			secret := rulestest.Pure(t, func(c protocol.Credential) runtime.Object {
 				return grant.CredentialSecret(in.Request, in.Namespaces.Registration, c)
 			}, out.Credential)
-			golden.Expect(t, name, rulestest.FullYAML(t, append(append(out.Children, out.Reader...), secret)))
+			golden.Expect(t, name, rulestest.FullYAML(t, append(append(out.Children, out.CredentialAccess...), secret)))
 		})
 	}
 }

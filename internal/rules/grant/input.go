@@ -20,10 +20,10 @@ type Input struct {
 	Derived *fleet.Cluster
 	// Named is the Cluster in the request's status.
 	Named *fleet.Cluster
-	// Account is the request account in the cache. RightsExist reports the same about its rights, ReaderExists about
+	// Account is the request account in the cache. RightsExist reports the same about its rights, AccessExists about
 	// the right to read the answer.
 	Account                   *corev1.ServiceAccount
-	RightsExist, ReaderExists bool
+	RightsExist, AccessExists bool
 	// Credential is the Secret that answers the request.
 	Credential *corev1.Secret
 	// NamedToken is the ClusterRegistrationToken that the request names. Imported is the one that an import created for
@@ -57,8 +57,8 @@ type Input struct {
 	HeartbeatAsked string
 	// Recovery is set for recovery requests. Their ReaderAccount is the recovery account of the workspace.
 	Recovery Recovery
-	// WorkspaceLeaves means that the request's namespace is being deleted.
-	WorkspaceLeaves bool
+	// WorkspaceDeleting means that the request's namespace is being deleted.
+	WorkspaceDeleting bool
 	// Queue is the queue in which the request has no place, if any.
 	Queue Queue
 	// Crowded means that the request's client has more than OpenPerClient requests.

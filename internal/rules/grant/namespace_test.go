@@ -53,7 +53,7 @@ func TestGrant_ClusterOfAnotherManager(t *testing.T) {
 			out := rulestest.Pure(t, grant.Decide, test.in)
 			rulestest.ExpectEqual(t, "stage", out.Stage, test.want)
 			rulestest.ExpectEqual(t, "granted", out.Granted, test.granted)
-			if test.want == elsewhere && (out.Own != nil || len(out.Children)+len(out.Reader)+len(out.Superseded) > 0 || out.Mint != nil || out.CreateCluster != nil) {
+			if test.want == elsewhere && (out.Own != nil || len(out.Children)+len(out.CredentialAccess)+len(out.Superseded) > 0 || out.Mint != nil || out.CreateCluster != nil) {
 				t.Errorf("something is granted: %+v", out)
 			}
 			if test.want == elsewhere && (out.Reason != "ClusterManagedElsewhere" || out.Message == "") {

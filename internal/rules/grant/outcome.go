@@ -60,12 +60,12 @@ type Outcome struct {
 	Own *Ownership
 	// Children is the complete set of the request's objects. It is empty when the request is being deleted.
 	Children []runtime.Object
-	// Mint, if set, requests the bearer token with which Credential becomes the answer. Reader lets the account of
+	// Mint, if set, requests the bearer token with which Credential becomes the answer. CredentialAccess lets the account of
 	// the request's token read the answer. It is written before the answer, together with the Children, because the
 	// API server takes a while to check who grants which rights.
-	Mint       *protocol.Mint
-	Credential protocol.Credential
-	Reader     []runtime.Object
+	Mint             *protocol.Mint
+	Credential       protocol.Credential
+	CredentialAccess []runtime.Object
 	// Key is the public key that has signed the request that is answered now, or "". Its agent also gets what it needs to
 	// return after a loss.
 	Key string
@@ -135,15 +135,15 @@ const (
 	DeleteRequest Write = "DeleteRequest"
 	// Revoke deletes the request's rights, its credential, and the right to read the credential.
 	Revoke Write = "Revoke"
-	// RemoveReader deletes the right to read the credential.
-	RemoveReader Write = "RemoveReader"
+	// RemoveCredentialAccess deletes the right to read the credential.
+	RemoveCredentialAccess Write = "RemoveCredentialAccess"
 	// DeleteUnproven deletes the request, and counts and reports it.
 	DeleteUnproven Write = "DeleteUnproven"
-	// CreateCluster creates Outcome.CreateCluster and, at the same time, Outcome.Reader.
+	// CreateCluster creates Outcome.CreateCluster and, at the same time, Outcome.CredentialAccess.
 	CreateCluster Write = "CreateCluster"
 	// SetOwner writes Outcome.Own.
 	SetOwner Write = "SetOwner"
-	// WriteRights writes Outcome.Children and, at the same time, Outcome.Reader.
+	// WriteRights writes Outcome.Children and, at the same time, Outcome.CredentialAccess.
 	WriteRights Write = "WriteRights"
 	// UnpinKey removes the pinned key of the Cluster.
 	UnpinKey Write = "UnpinKey"
@@ -165,5 +165,5 @@ const (
 
 // OnlyDeletes reports whether a write only deletes objects. If it fails, the writes after it are still made.
 func (w Write) OnlyDeletes() bool {
-	return w == Revoke || w == RemoveReader || w == DeleteSuperseded
+	return w == Revoke || w == RemoveCredentialAccess || w == DeleteSuperseded
 }

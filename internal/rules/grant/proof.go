@@ -16,7 +16,7 @@ func Signer(in Input) *fleet.ClusterRegistrationToken {
 	if requests.IsRecovery(in.Request) || annotations[annotation.AgentKey] == "" || annotations[annotation.AgentProof] == "" || isAnswered(in) {
 		return nil
 	}
-	if tokens := readers(in); len(tokens) == 1 {
+	if tokens := accessTokens(in); len(tokens) == 1 {
 		return tokens[0]
 	}
 	return nil

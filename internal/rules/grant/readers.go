@@ -16,22 +16,22 @@ import (
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
-// readersOf returns the accounts that may read the answer to a request.
-func readersOf(in Input) (accounts []rbacv1.Subject) {
+// accessAccounts returns the accounts that may read the answer to a request.
+func accessAccounts(in Input) (accounts []rbacv1.Subject) {
 	if requests.IsRecovery(in.Request) {
 		return []rbacv1.Subject{objects.Subject(in.Request.Namespace, names.Recovery)}
 	}
-	for _, token := range readers(in) {
+	for _, token := range accessTokens(in) {
 		accounts = append(accounts, accountOf(token))
 	}
 	return accounts
 }
 
-// readers returns the tokens whose accounts may read the answer: the token that the request names, or else the token
+// accessTokens returns the tokens whose accounts may read the answer: the token that the request names, or else the token
 // of the Cluster's import. Old agents send no label and so name no token. Without an import their token may be any of
 // the workspace. Then the name of the Secret, which cannot be guessed, protects it. A token for another client ID is
 // never among them.
-func readers(in Input) []*fleet.ClusterRegistrationToken {
+func accessTokens(in Input) []*fleet.ClusterRegistrationToken {
 	return slices.DeleteFunc(candidates(in), func(t *fleet.ClusterRegistrationToken) bool { return requests.IsForAnother(t, in.Request) })
 }
 
@@ -53,15 +53,15 @@ func accountOf(token *fleet.ClusterRegistrationToken) rbacv1.Subject {
 	return objects.Subject(token.Namespace, names.ImportAccount(token.Name, string(token.UID)))
 }
 
-// reader returns the Role and RoleBinding that let the import account of the request read its credential, and only
+// credentialAccess returns the Role and RoleBinding that let the import account of the request read its credential, and only
 // that. It returns nil if the request names no token that exists and no import created it: no account can read the
 // answer.
-func reader(in Input, cluster *fleet.Cluster) []runtime.Object {
-	accounts := readersOf(in)
+func credentialAccess(in Input, cluster *fleet.Cluster) []runtime.Object {
+	accounts := accessAccounts(in)
 	if len(accounts) == 0 {
 		return nil
 	}
-	name := ReaderName(SharedName(in))
+	name := CredentialAccessName(SharedName(in))
 	meta := func() metav1.ObjectMeta {
 		return answerMeta(in.Namespaces.Registration, name, cluster.Name, in.Request)
 	}
@@ -81,7 +81,7 @@ func reader(in Input, cluster *fleet.Cluster) []runtime.Object {
 // deleted after the agent has joined. For requests that Rancher Fleet granted, the use is unknown.
 func unreadable(in Input, cluster *fleet.Cluster) bool {
 	before, noted := in.Request.Annotations[annotation.LastSeenAtGrant]
-	return len(readersOf(in)) == 0 && noted && clusters.IsHeartbeat(before, cluster)
+	return len(accessAccounts(in)) == 0 && noted && clusters.IsHeartbeat(before, cluster)
 }
 
 // Most objects of a request are in its workspace or in its Cluster's namespace. The Role and RoleBinding that make
@@ -99,12 +99,12 @@ func SharedName(in Input) string {
 	return in.Request.Name
 }
 
-// ReaderName returns the name of the Role and the RoleBinding that make one credential readable. shared is the
+// CredentialAccessName returns the name of the Role and the RoleBinding that make one credential readable. shared is the
 // request's SharedName.
-func ReaderName(shared string) string { return names.SafeConcat(shared, "creds") }
+func CredentialAccessName(shared string) string { return names.SafeConcat(shared, "creds") }
 
-// ReaderNames returns all names that a request's Role and RoleBinding may have. Their annotations show which request
+// CredentialAccessNames returns all names that a request's Role and RoleBinding may have. Their annotations show which request
 // they belong to.
-func ReaderNames(workspace, request string) []string {
-	return []string{ReaderName(request), ReaderName(names.Namesake(workspace, request))}
+func CredentialAccessNames(workspace, request string) []string {
+	return []string{CredentialAccessName(request), CredentialAccessName(names.Namesake(workspace, request))}
 }

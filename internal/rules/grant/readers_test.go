@@ -45,7 +45,7 @@ func TestGrantReader(t *testing.T) {
 			in := grantInput(append([]func(*grant.Input){found(), requestAccount, requestRights}, test.given...)...)
 			out := rulestest.Pure(t, grant.Decide, in)
 			rulestest.ExpectEqual(t, "stage", out.Stage, grant.Minting)
-			expectReader(t, out.Reader, creds, test.want...)
+			expectReader(t, out.CredentialAccess, creds, test.want...)
 			rulestest.ExpectEqual(t, "that nobody can read it is said", out.Unreadable, false)
 			noted := in
 			noted.Request = in.Request.DeepCopy()
@@ -154,7 +154,7 @@ func TestAnswer_IsNotReadableForATokenOfAnotherClientID(t *testing.T) {
 func expectReaders(t *testing.T, in grant.Input, want ...string) {
 	t.Helper()
 	var got []string
-	for _, object := range grant.Decide(in).Reader {
+	for _, object := range grant.Decide(in).CredentialAccess {
 		if binding, is := object.(*rbacv1.RoleBinding); is {
 			for _, subject := range binding.Subjects {
 				got = append(got, subject.Name)
@@ -220,13 +220,13 @@ func TestSharedName_IsUniqueAmongRequests(t *testing.T) {
 	}
 }
 
-func TestReaderNames(t *testing.T) {
+func TestCredentialAccessNames(t *testing.T) {
 	want := []string{"request-1-creds", shared + "-creds"}
-	if diff := cmp.Diff(want, grant.ReaderNames(rulestest.Workspace, "request-1")); diff != "" {
+	if diff := cmp.Diff(want, grant.CredentialAccessNames(rulestest.Workspace, "request-1")); diff != "" {
 		t.Errorf("readers (-want +got):\n%s", diff)
 	}
 	for i, name := range []string{"request-1", shared} {
-		if got := grant.ReaderName(name); got != want[i] {
+		if got := grant.CredentialAccessName(name); got != want[i] {
 			t.Errorf("%q, want %q", got, want[i])
 		}
 	}

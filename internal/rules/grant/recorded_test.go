@@ -38,7 +38,7 @@ func TestRecordedRequests_GiveTheRecordedObjects(t *testing.T) {
 				t.Errorf("a recorded request is owned by its Cluster already, and yet: %+v", out.Own)
 			}
 			out.Credential.Token = rulestest.RedactedJWT
-			objects := append(append([]runtime.Object{grant.CredentialSecret(request, rulestest.HubNamespaces().Registration, out.Credential)}, out.Children...), out.Reader...)
+			objects := append(append([]runtime.Object{grant.CredentialSecret(request, rulestest.HubNamespaces().Registration, out.Credential)}, out.Children...), out.CredentialAccess...)
 			want := decidedOtherwise(t, hub.Set(t, grant.SetID, rulestest.OwnerOf("ClusterRegistration", request)), request, account)
 			rulestest.ExpectEqual(t, "set", rulestest.AsRecorded(t, objects), want)
 		})

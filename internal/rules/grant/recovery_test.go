@@ -149,7 +149,7 @@ func TestRecovery_IsForTheRecoveryAccount(t *testing.T) {
 	hub, mine := agentKey(t), agentKey(t)
 	in := grantInput(knownTo(hub), registered(requestTokenUID("u1")), pinned(mine), imported, recovering(t, hub, mine))
 	var subjects []rbacv1.Subject
-	for _, object := range rulestest.Pure(t, grant.Decide, in).Reader {
+	for _, object := range rulestest.Pure(t, grant.Decide, in).CredentialAccess {
 		if binding, ok := object.(*rbacv1.RoleBinding); ok {
 			subjects = binding.Subjects
 		}

@@ -141,7 +141,7 @@ func requestAccount(in *grant.Input) {
 	in.Account = rulestest.AnAccount(rulestest.ACluster().Status.Namespace, "request-1-r1", "account-1")
 }
 
-func requestRights(in *grant.Input) { in.RightsExist, in.ReaderExists = true, true }
+func requestRights(in *grant.Input) { in.RightsExist, in.AccessExists = true, true }
 
 // credential means that this bearer token was handed out.
 func credential(bearer string) func(*grant.Input) {

@@ -62,11 +62,11 @@ func TestFirstUse_RetiresTheCredential(t *testing.T) {
 		"known use: retired whatever reports since":               {answered(again, known("account-1"), by("account-0")), false, grant.Done, grant.RetireCredential, false},
 		"known use of a replaced account: kept":                   {answered(known("account-0")), true, grant.Done, "", true},
 		"heartbeat of an agent of unknown grant: kept":            {answered(with(requestGranted)), false, grant.Done, "", true},
-		"used and deleted: not handed out again":                  {answered(noCredential, known("account-1")), false, grant.Done, grant.RemoveReader, false},
-		"used and deleted, reader gone: nothing is left to do":    {answered(noCredential, known("account-1"), func(in *grant.Input) { in.ReaderExists = false }), false, grant.Done, "", false},
+		"used and deleted: not handed out again":                  {answered(noCredential, known("account-1")), false, grant.Done, grant.RemoveCredentialAccess, false},
+		"used and deleted, reader gone: nothing is left to do":    {answered(noCredential, known("account-1"), func(in *grant.Input) { in.AccessExists = false }), false, grant.Done, "", false},
 		"used and deleted, use forgotten: account needed":         {answered(again, noCredential), true, grant.Minting, "", true},
 		"deleted by someone, not used: handed out again":          {answered(again, noCredential, by("account-0")), true, grant.Minting, "", true},
-		"used and deleted, of the only agent: known without read": {answered(noCredential), false, grant.Done, grant.RemoveReader, false},
+		"used and deleted, of the only agent: known without read": {answered(noCredential), false, grant.Done, grant.RemoveCredentialAccess, false},
 		"older than its life: left to the expiry": {answered(func(in *grant.Input) {
 			in.Credential.CreationTimestamp = rulestest.At(-grant.CredentialLife)
 		}), false, grant.Done, "", false},
@@ -79,13 +79,13 @@ func TestFirstUse_RetiresTheCredential(t *testing.T) {
 				t.Errorf("needs the heartbeat's account: %t", got)
 			}
 			out := rulestest.Pure(t, grant.Decide, test.in)
-			ends := slices.DeleteFunc(slices.Clone(out.Writes), func(w grant.Write) bool { return w != grant.RetireCredential && w != grant.RemoveReader })
+			ends := slices.DeleteFunc(slices.Clone(out.Writes), func(w grant.Write) bool { return w != grant.RetireCredential && w != grant.RemoveCredentialAccess })
 			var want []grant.Write
 			if test.write != "" {
 				want = []grant.Write{test.write}
 			}
-			if out.Stage != test.stage || !slices.Equal(ends, want) || len(out.Reader) > 0 != test.reader {
-				t.Errorf("stage %s, ends with %v, reader %v", out.Stage, ends, out.Reader)
+			if out.Stage != test.stage || !slices.Equal(ends, want) || len(out.CredentialAccess) > 0 != test.reader {
+				t.Errorf("stage %s, ends with %v, reader %v", out.Stage, ends, out.CredentialAccess)
 			}
 		})
 	}

@@ -16,7 +16,7 @@ func writes(in Input, out Outcome) []Write {
 	case Queued:
 		return []Write{WriteStatus}
 	case Rejected: // the right to read is granted early, before it is known which request is answered
-		return []Write{RemoveReader, WriteStatus}
+		return []Write{RemoveCredentialAccess, WriteStatus}
 	case ManagedElsewhere:
 		if out.Granted {
 			return []Write{WriteStatus}
@@ -67,7 +67,7 @@ func writesOfGrant(in Input, out Outcome) (steps []Write) {
 	if out.Reason == conditions.ReasonAccountReplaced && in.Account == nil {
 		steps = append(steps, WriteStatus)
 	}
-	if len(out.Children)+len(out.Reader) > 0 {
+	if len(out.Children)+len(out.CredentialAccess) > 0 {
 		steps = append(steps, WriteRights)
 	}
 	if out.Own != nil && isNew {
@@ -83,8 +83,8 @@ func writesOfUse(in Input, out Outcome) []Write {
 		return nil
 	case isFetchable(in):
 		return []Write{RetireCredential}
-	case in.Credential == nil && in.ReaderExists && mayBeFetched(in):
-		return []Write{RemoveReader}
+	case in.Credential == nil && in.AccessExists && mayBeFetched(in):
+		return []Write{RemoveCredentialAccess}
 	}
 	return nil
 }

@@ -19,7 +19,7 @@ func TestUnprocessedRequest_IsDeletedRevokedOrReported(t *testing.T) {
 	}
 	labelled := func(in *grant.Input) { in.Request.Labels[fleet.LabelClusterManagement] = "other" }
 	queued := func(in *grant.Input) { in.Queue = grant.QueueOfClient }
-	leaves := func(in *grant.Input) { in.WorkspaceLeaves = true }
+	leaves := func(in *grant.Input) { in.WorkspaceDeleting = true }
 	old := func(in *grant.Input) {
 		in.Request.CreationTimestamp = rulestest.At(-grant.RejectionLife)
 	}

@@ -318,7 +318,7 @@ func expectRevoked(t *testing.T, hub *client.Client, a agent) {
 		gone(err)
 		_, err = secret(ctx, hub, registration, a.secret)
 		gone(err)
-		for namespace, name := range map[string]string{registration: grant.ReaderName(request.Name), request.Namespace: request.Name} {
+		for namespace, name := range map[string]string{registration: grant.CredentialAccessName(request.Name), request.Namespace: request.Name} {
 			_, err = rbac.Roles(namespace).Get(ctx, name, metav1.GetOptions{})
 			gone(err)
 			_, err = rbac.RoleBindings(namespace).Get(ctx, name, metav1.GetOptions{})
@@ -370,7 +370,7 @@ func TestSameRequestNameInTwoWorkspaces_AreIndependent(t *testing.T) {
 		}
 	}
 	a, b := agents["ws-namesake-a"].request.Namespace, agents["ws-namesake-b"].request.Namespace
-	g.Expect(found).To(ConsistOf(a+"/request-twice-creds", b+"/"+grant.ReaderName(names.Namesake(b, "request-twice"))))
+	g.Expect(found).To(ConsistOf(a+"/request-twice-creds", b+"/"+grant.CredentialAccessName(names.Namesake(b, "request-twice"))))
 	works := func(g Gomega, name string) {
 		a := agents[name]
 		g.Expect(a.beat(t.Context(), a.credential.ClusterName, time.Now())).To(Succeed())
@@ -491,7 +491,7 @@ func TestUnusedCredential_IsDeletedAfter40Minutes(t *testing.T) {
 		g.Expect(err).To(notFound())
 		_, err = secret(t.Context(), holder, registration, a.secret)
 		g.Expect(err).To(forbidden())
-		_, err = hub.Kube.RbacV1().Roles(registration).Get(t.Context(), grant.ReaderName(a.request.Name), metav1.GetOptions{})
+		_, err = hub.Kube.RbacV1().Roles(registration).Get(t.Context(), grant.CredentialAccessName(a.request.Name), metav1.GetOptions{})
 		g.Expect(err).To(notFound())
 	})
 	g.Expect(a.beat(t.Context(), a.credential.ClusterName, time.Now().Add(time.Minute))).To(Succeed(), "the agent that fetched it in time goes on")

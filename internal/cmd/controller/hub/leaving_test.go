@@ -31,7 +31,7 @@ func TestLeaves(t *testing.T) {
 		}
 	}
 	for namespace, want := range map[string]bool{"stays": false, "goes": true, "unknown": false} {
-		if got := a.Leaves(namespace); got != want {
+		if got := a.IsDeletingNamespace(namespace); got != want {
 			t.Errorf("%s leaves: %v, want %v", namespace, got, want)
 		}
 	}

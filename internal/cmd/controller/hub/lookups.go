@@ -26,9 +26,9 @@ func (a *App) Owns(object metav1.Object) bool {
 	return object.GetLabels()[fleet.LabelShardRef] == a.Env.Shard && len(a.undecodable.Fields(object)) == 0
 }
 
-// Leaves reports whether a namespace is being deleted: nothing can be created in it, and its content is deleted. It
+// IsDeletingNamespace reports whether a namespace is being deleted: nothing can be created in it, and its content is deleted. It
 // returns false for a namespace that is not in the cache.
-func (a *App) Leaves(namespace string) bool {
+func (a *App) IsDeletingNamespace(namespace string) bool {
 	found, err := a.AllNamespaces.Cache().Get(namespace)
 	return err == nil && found.DeletionTimestamp != nil
 }
@@ -51,11 +51,11 @@ func (a *App) NamespaceTaken(cluster *fleet.Cluster) (bool, error) {
 	return clusterrule.ClaimOf(namespace, types.NamespacedName{Namespace: cluster.Namespace, Name: cluster.Name}) == clusterrule.NamespaceOfAnother, nil
 }
 
-// ReadersOf returns the RoleBindings and Roles that make the answer to a request readable, under each of their
+// CredentialAccessOf returns the RoleBindings and Roles that make the answer to a request readable, under each of their
 // possible names. It leaves out those of a request with the same name in another workspace. If it returns an error,
 // the result may be incomplete.
-func (a *App) ReadersOf(request types.NamespacedName) (bindings []*rbacv1.RoleBinding, roles []*rbacv1.Role, err error) {
-	for _, name := range grant.ReaderNames(request.Namespace, request.Name) {
+func (a *App) CredentialAccessOf(request types.NamespacedName) (bindings []*rbacv1.RoleBinding, roles []*rbacv1.Role, err error) {
+	for _, name := range grant.CredentialAccessNames(request.Namespace, request.Name) {
 		binding, bindingErr := reconcile.Optional(a.RoleBindings.Cache().Get(a.Namespaces.Registration, name))
 		role, roleErr := reconcile.Optional(a.Roles.Cache().Get(a.Namespaces.Registration, name))
 		err = errors.Join(err, bindingErr, roleErr)

@@ -52,7 +52,7 @@ func Register(ctx context.Context, a *hub.App) error {
 
 func (h *handler) onChange(key string, cluster *fleet.Cluster) (*fleet.Cluster, error) {
 	if cluster == nil {
-		return nil, h.leaveNothing(reconcile.ParseKey(key))
+		return nil, h.deleteLeftovers(reconcile.ParseKey(key))
 	}
 	if isNew(cluster) && h.app.Probes.Start(cluster) {
 		return cluster, nil // the end of the probe enqueues it

@@ -11,10 +11,10 @@ import (
 	"github.com/fleet-hub/fleet/internal/reconcile"
 )
 
-// leaveNothing cleans up the namespace of a Cluster that is gone. In a namespace that is being deleted it removes the
+// deleteLeftovers cleans up the namespace of a Cluster that is gone. In a namespace that is being deleted it removes the
 // finalizers of BundleDeployments, which may have been created just before the deletion. It deletes a namespace that
 // was left behind because a user removed the Cluster's finalizer.
-func (h *handler) leaveNothing(cluster types.NamespacedName) error {
+func (h *handler) deleteLeftovers(cluster types.NamespacedName) error {
 	name := names.ClusterNamespace(cluster.Namespace, cluster.Name)
 	namespace, err := reconcile.Optional(h.app.AllNamespaces.Cache().Get(name))
 	if err != nil || namespace == nil {
@@ -48,7 +48,7 @@ func (h *handler) leaveNothing(cluster types.NamespacedName) error {
 // blockTickets makes the tickets of a deleted Cluster invalid, so that its agent does not create it again. latest is the time
 // of the last ticket, or zero if it is unknown.
 func (h *handler) blockTickets(cluster types.NamespacedName, latest time.Time) error {
-	if h.app.Leaves(cluster.Namespace) {
+	if h.app.IsDeletingNamespace(cluster.Namespace) {
 		if err := h.app.Recoveries.BlockAll(h.lasting, cluster.Namespace); err != nil || !latest.After(h.app.Clock()) {
 			return err
 		}

@@ -65,7 +65,7 @@ func (h *handler) dropReader(secret *corev1.Secret) error {
 	if request.Name == "" {
 		return h.dropMembers(secret)
 	}
-	bindings, roles, err := h.app.ReadersOf(request)
+	bindings, roles, err := h.app.CredentialAccessOf(request)
 	return errors.Join(err, h.drop(bindings, roles))
 }
 

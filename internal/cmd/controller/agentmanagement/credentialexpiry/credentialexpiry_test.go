@@ -55,7 +55,7 @@ func start(t *testing.T, objects ...hubtest.Object) *hubtest.Hub {
 func TestSameRequestNameInTwoWorkspaces_OnlyOwnReaderIsDeleted(t *testing.T) {
 	other := readerMeta("r1-creds")
 	other.Annotations = map[string]string{fleet.AnnotationClusterRegistrationNamespace: "older"}
-	own := readerMeta(grant.ReaderNames("ws", "r1")[1])
+	own := readerMeta(grant.CredentialAccessNames("ws", "r1")[1])
 	hub := start(t, &rbacv1.Role{ObjectMeta: other}, &rbacv1.RoleBinding{ObjectMeta: other},
 		&rbacv1.Role{ObjectMeta: own}, &rbacv1.RoleBinding{ObjectMeta: own})
 	secret := credential()

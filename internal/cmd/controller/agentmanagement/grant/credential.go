@@ -38,7 +38,7 @@ var errAnswersAnother = errors.New("the credential Secret belongs to another Clu
 
 // handOut hands out the credential. This is done only once the token can be used, because an agent whose token is
 // refused registers again. If it is too early, the request is enqueued for the next attempt.
-func (h *handler) handOut(ctx context.Context, r *round) error {
+func (h *handler) handOut(ctx context.Context, r *run) error {
 	if err := h.mint(ctx, r); err != nil || r.later {
 		return err
 	}
@@ -64,7 +64,7 @@ func (h *handler) handOut(ctx context.Context, r *round) error {
 
 // mint requests the token of the credential and checks that it can be used. If it is too early, it postpones the
 // request.
-func (h *handler) mint(ctx context.Context, r *round) error {
+func (h *handler) mint(ctx context.Context, r *run) error {
 	mint := r.out.Mint
 	request := accounts.Mint
 	if mint.Renewed {
@@ -93,7 +93,7 @@ func (h *handler) mint(ctx context.Context, r *round) error {
 
 // deleteUnproven deletes a recovery request that proves nothing. It counts each, and reports the first for
 // each reason and Cluster.
-func (h *handler) deleteUnproven(r *round) error {
+func (h *handler) deleteUnproven(r *run) error {
 	cluster := grant.ClusterOf(r.in)
 	about := r.request.Namespace
 	if cluster != nil {
@@ -117,7 +117,7 @@ func (h *handler) reportedBefore(refusal string) bool {
 }
 
 // recordRecovery records on the Cluster which pods have recovered it.
-func (h *handler) recordRecovery(r *round) error {
+func (h *handler) recordRecovery(r *run) error {
 	cluster := grant.ClusterOf(r.in)
 	_, err := reconcile.Patch(h.app.Clusters, cluster, func(c *fleet.Cluster) {
 		metav1.SetMetaDataAnnotation(&c.ObjectMeta, annotation.RecoveredBy, r.out.RecoveredBy)
@@ -132,7 +132,7 @@ func (h *handler) recordRecovery(r *round) error {
 const reasonRecoveryRefused = "RecoveryRefused"
 
 // addRecovery adds what the agent of a signed request needs to return after a loss, if the hub has a key.
-func (h *handler) addRecovery(ctx context.Context, r *round, secret *corev1.Secret) error {
+func (h *handler) addRecovery(ctx context.Context, r *run, secret *corev1.Secret) error {
 	if r.out.Key == "" || h.app.Recoveries.Key().Public() == "" {
 		return nil
 	}
@@ -157,7 +157,7 @@ func (h *handler) recoveryAccount(workspace string) (*corev1.ServiceAccount, err
 }
 
 // postpone enqueues a request that has its rights but no credential yet. Its status says so if it waits for long.
-func (h *handler) postpone(r *round, delay time.Duration) error {
+func (h *handler) postpone(r *run, delay time.Duration) error {
 	r.later = true
 	h.app.ClusterRegistrations.EnqueueAfter(r.request.Namespace, r.request.Name, delay)
 	if r.request.Status.Granted || h.waited(r.request) < noticeable {

@@ -51,7 +51,7 @@ func byIndex[T any](r *reads, cache interface {
 // gather returns everything that the rule decides from.
 func (h *handler) gather(request *fleet.ClusterRegistration) (grant.Input, error) {
 	in := grant.Input{
-		Now: h.app.Clock(), Request: request, Namespaces: h.app.Namespaces, WorkspaceLeaves: h.app.Leaves(request.Namespace),
+		Now: h.app.Clock(), Request: request, Namespaces: h.app.Namespaces, WorkspaceDeleting: h.app.IsDeletingNamespace(request.Namespace),
 		IgnoreLabels: h.app.Config.Get().IgnoreClusterRegistrationLabels, HubAddress: hubaddress.Hash(h.app.Config.Get()),
 	}
 	known := h.useOf(request.Namespace + "/" + request.Name)
@@ -154,13 +154,13 @@ func (h *handler) gatherOfCluster(in *grant.Input, cluster *fleet.Cluster) (err 
 // gatherRights adds the objects that a request has in its Cluster's namespace and for its Cluster.
 func (h *handler) gatherRights(in *grant.Input, cluster *fleet.Cluster) error {
 	request, namespace, registration := in.Request, clusters.NamespaceOf(cluster), h.app.Namespaces.Registration
-	account, reader, r := grant.RequestAccount(request, cluster), grant.ReaderName(grant.SharedName(*in)), &reads{}
+	account, accessName, r := grant.RequestAccount(request, cluster), grant.CredentialAccessName(grant.SharedName(*in)), &reads{}
 	in.Account = get(r, h.app.ServiceAccounts.Cache(), account.Namespace, account.Name)
 	role := get(r, h.app.Roles.Cache(), request.Namespace, request.Name)
 	status := get(r, h.app.RoleBindings.Cache(), request.Namespace, request.Name)
 	work := get(r, h.app.RoleBindings.Cache(), namespace, request.Name)
-	read := get(r, h.app.Roles.Cache(), registration, reader)
-	reads := get(r, h.app.RoleBindings.Cache(), registration, reader)
+	read := get(r, h.app.Roles.Cache(), registration, accessName)
+	reads := get(r, h.app.RoleBindings.Cache(), registration, accessName)
 	in.Imported = get(r, h.app.ClusterRegistrationTokens.Cache(), request.Namespace, names.ImportToken(cluster.Name))
 	contents, contentsErr := readsContents(h.app, account)
 	if request.Labels[fleet.LabelRegistrationToken] == "" && in.Imported == nil {
@@ -169,7 +169,7 @@ func (h *handler) gatherRights(in *grant.Input, cluster *fleet.Cluster) error {
 		r.errs = append(r.errs, err)
 	}
 	in.RightsExist = role != nil && status != nil && work != nil && contents
-	in.ReaderExists = read != nil && reads != nil && isOf(read, request) && isOf(reads, request)
+	in.AccessExists = read != nil && reads != nil && isOf(read, request) && isOf(reads, request)
 	for _, other := range byIndex(r, h.app.ClusterRegistrations.Cache(), hub.RequestsByCluster, cluster.Namespace+"/"+cluster.Name) {
 		if other.Spec.ClientID != request.Spec.ClientID { // it was made for the Cluster when that had another client ID
 			in.Others = append(in.Others, other)

@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/lru"
 
-	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/grant/places"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/grant/requestqueue"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
 	"github.com/fleet-hub/fleet/internal/kube/accounts"
 	"github.com/fleet-hub/fleet/internal/metrics"
@@ -33,7 +33,7 @@ const maxReported = 10000
 type handler struct {
 	app      *hub.App
 	set      *reconcile.Set
-	readers  readers
+	access   credentialAccess
 	clusters reconcile.Kind
 	prover   *accounts.Prover
 	// stages measures the requests until the first use of their credential.
@@ -43,7 +43,7 @@ type handler struct {
 	// unproven are the last refusals of recovery requests that were reported.
 	unproven *lru.Cache
 	// queue decides which requests are processed now.
-	queue *places.Queue
+	queue *requestqueue.Queue
 	// tokens counts the Clusters of each token.
 	tokens clusterCounts
 	// correct maps a request to the state in which its rights were last found to be correct.
@@ -67,16 +67,16 @@ func Register(ctx context.Context, a *hub.App) error {
 	if err != nil {
 		return err
 	}
-	read := readersOf(a)
+	read := isAccessToCredential(a)
 	h := &handler{
 		warnForbidden: sync.OnceFunc(func() {
 			a.Log.Warn("used credentials are deleted one by one: verb deletecollection is missing in ClusterRole fleet-controller; upgrade chart fleet together with its image")
 		}),
-		app: a, prover: prover, lasting: ctx, queue: places.New(), unproven: lru.New(maxReported), stages: metrics.NewStages(a.OwnClock, a.Metrics.Stage),
+		app: a, prover: prover, lasting: ctx, queue: requestqueue.New(), unproven: lru.New(maxReported), stages: metrics.NewStages(a.OwnClock, a.Metrics.Stage),
 		set: reconcile.NewSet(grant.SetID,
-			reconcile.KindOf(a.ServiceAccounts), reconcile.KindOf(a.Roles).Sparing(read), reconcile.KindOf(a.RoleBindings).Sparing(read),
-			reconcile.ClusterKind(a.ClusterRoleBindings).Sparing(bindingsOf(a))).InWaves(),
-		readers:  readers{roles: reconcile.KindOf(a.Roles).Adopting(isReader), bindings: reconcile.KindOf(a.RoleBindings).Adopting(isReader)},
+			reconcile.KindOf(a.ServiceAccounts), reconcile.KindOf(a.Roles).Keeping(read), reconcile.KindOf(a.RoleBindings).Keeping(read),
+			reconcile.ClusterKind(a.ClusterRoleBindings).Keeping(bindingsOf(a))).Parallel(),
+		access:   credentialAccess{roles: reconcile.KindOf(a.Roles).Adopting(isCredentialAccess), bindings: reconcile.KindOf(a.RoleBindings).Adopting(isCredentialAccess)},
 		clusters: reconcile.KindOf(a.Clusters),
 	}
 	a.ClusterRegistrations.OnChange(hub.Lasting(ctx), "grant", func(key string, request *fleet.ClusterRegistration) (*fleet.ClusterRegistration, error) {
@@ -127,8 +127,8 @@ func (h *handler) gone(key string) error {
 	return nil
 }
 
-// round is what one reconcile writes.
-type round struct {
+// run is what one reconcile decides and writes.
+type run struct {
 	in  grant.Input
 	out grant.Outcome
 	// request is the request as it was last written.
@@ -137,15 +137,15 @@ type round struct {
 	later bool
 }
 
-func (r *round) key() string { return r.request.Namespace + "/" + r.request.Name }
+func (r *run) key() string { return r.request.Namespace + "/" + r.request.Name }
 
 // act writes what the outcome lists, in order.
 func (h *handler) act(ctx context.Context, in grant.Input, out grant.Outcome) error {
-	r := &round{in: in, out: out, request: in.Request}
+	r := &run{in: in, out: out, request: in.Request}
 	defer h.noteWritten(r)
 	h.enqueueAtEnd(r.request, out)
 	h.noteUse(r)
-	if len(out.Reader)+len(out.Children) > 0 {
+	if len(out.CredentialAccess)+len(out.Children) > 0 {
 		h.begun.Store(r.key(), r.request.UID)
 	}
 	var failures []error
@@ -161,14 +161,14 @@ func (h *handler) act(ctx context.Context, in grant.Input, out grant.Outcome) er
 	return errors.Join(failures...)
 }
 
-// noteWritten remembers a request that was written, so that the next round does not write the same again.
-func (h *handler) noteWritten(r *round) {
+// noteWritten remembers a request that was written, so that the next reconcile does not write the same again.
+func (h *handler) noteWritten(r *run) {
 	if r.request != r.in.Request {
 		h.written.Note(r.request.UID, r.request, r.in.Request, h.app.OwnClock())
 	}
 }
 
-func (h *handler) write(ctx context.Context, r *round, write grant.Write) error {
+func (h *handler) write(ctx context.Context, r *run, write grant.Write) error {
 	switch write {
 	case grant.RecordRecovery:
 		return h.recordRecovery(r)
@@ -191,7 +191,7 @@ func (h *handler) write(ctx context.Context, r *round, write grant.Write) error 
 }
 
 // remove does the writes that remove something.
-func (h *handler) remove(r *round, write grant.Write) error {
+func (h *handler) remove(r *run, write grant.Write) error {
 	switch write {
 	case grant.RemoveFinalizers:
 		return h.removeFinalizers(r)
@@ -201,7 +201,7 @@ func (h *handler) remove(r *round, write grant.Write) error {
 		return h.deleteRequest(r.request)
 	case grant.Revoke:
 		return h.revoke(reconcile.OwnerOf(gvk(), r.request), r.request.Namespace, r.request.Name)
-	case grant.RemoveReader, grant.RetireCredential:
+	case grant.RemoveCredentialAccess, grant.RetireCredential:
 		return h.endAnswer(r, write)
 	case grant.DeleteSuperseded:
 		return h.deleteSuperseded(r)
@@ -209,7 +209,7 @@ func (h *handler) remove(r *round, write grant.Write) error {
 	return fmt.Errorf("registration %s: unknown write %s", r.key(), write)
 }
 
-func (h *handler) removeFinalizers(r *round) error {
+func (h *handler) removeFinalizers(r *run) error {
 	h.app.Log.Info("finalizers of a deleted registration removed", "registration", r.key())
 	_, err := reconcile.Update(h.app.ClusterRegistrations, r.request, func(r *fleet.ClusterRegistration) { r.Finalizers = nil })
 	return err
@@ -226,9 +226,9 @@ func (h *handler) deleteRequest(request *fleet.ClusterRegistration) error {
 // createCluster creates the Cluster of a client that does not have one. The Cluster's appearance enqueues the request;
 // something else may enqueue it earlier. The right to read the answer is written at the same time, so that the agent
 // can wait for it.
-func (h *handler) createCluster(r *round) error {
+func (h *handler) createCluster(r *run) error {
 	wanted, created := r.out.CreateCluster, false
-	err := atOnce(func() error { return h.readers.write(r.out.Reader) }, func() (err error) {
+	err := atOnce(func() error { return h.access.write(r.out.CredentialAccess) }, func() (err error) {
 		if created, err = h.clusters.CreateOnce(wanted); err != nil {
 			return fmt.Errorf("creating the cluster of registration %s: %w", r.key(), err)
 		}
@@ -251,7 +251,7 @@ func atOnce(one, other func() error) error {
 }
 
 // setOwner makes the Cluster the request's only owner.
-func (h *handler) setOwner(r *round) (err error) {
+func (h *handler) setOwner(r *run) (err error) {
 	if err := h.checkOwner(r); err != nil {
 		return err
 	}
@@ -273,7 +273,7 @@ func (h *handler) setOwner(r *round) (err error) {
 // checkOwner reads a Cluster that is older than the request again and fails if it does not exist. After the hub was restored
 // from an older state, the cache may contain such a Cluster for a minute, and its namespace may have been created again.
 // The garbage collector would delete the request, and its agent would wait half an hour for the answer.
-func (h *handler) checkOwner(r *round) error {
+func (h *handler) checkOwner(r *run) error {
 	cached := grant.ClusterOf(r.in)
 	if !cached.CreationTimestamp.Before(&r.request.CreationTimestamp) {
 		return nil
@@ -290,7 +290,7 @@ func (h *handler) checkOwner(r *round) error {
 
 // writeKey pins the key of an agent on its Cluster, with the token that the agent joined with, or removes the key of the
 // agent that is replaced.
-func (h *handler) writeKey(r *round) error {
+func (h *handler) writeKey(r *run) error {
 	cluster, join := grant.ClusterOf(r.in), r.out.Join
 	_, err := reconcile.Patch(h.app.Clusters, cluster, func(c *fleet.Cluster) {
 		if join == nil {
@@ -315,7 +315,7 @@ func (h *handler) writeKey(r *round) error {
 }
 
 // endConfirmation removes the confirmation of an answered request.
-func (h *handler) endConfirmation(r *round) error {
+func (h *handler) endConfirmation(r *run) error {
 	cluster := grant.ClusterOf(r.in)
 	_, err := reconcile.Patch(h.app.Clusters, cluster, func(c *fleet.Cluster) {
 		if c.Annotations[annotation.ConfirmTakeover] == r.request.Name {
@@ -329,7 +329,7 @@ func (h *handler) endConfirmation(r *round) error {
 }
 
 // deleteSuperseded deletes the older requests of a client that has reported with its new credential.
-func (h *handler) deleteSuperseded(r *round) error {
+func (h *handler) deleteSuperseded(r *run) error {
 	namespace := r.request.Namespace
 	var failures []error
 	for _, name := range r.out.Superseded {

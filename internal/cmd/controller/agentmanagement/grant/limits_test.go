@@ -9,7 +9,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/grant/places"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/grant/requestqueue"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
 	"github.com/fleet-hub/fleet/internal/rules/grant"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -348,7 +348,7 @@ func TestRequestsOfAnotherManager_TakeNoPlacesAfterARestart(t *testing.T) {
 	}
 	late := numbered(hub, 5000, ofClient("late"))
 	hub.Put(late)
-	h := &handler{app: hub.App, queue: places.New()} // of a new process
+	h := &handler{app: hub.App, queue: requestqueue.New()} // of a new process
 	h.fillQueue(t.Context())
 	if got := h.queue.WaitsIn(late); got != grant.NoQueue {
 		t.Errorf("waits in the queue of its %s", got)

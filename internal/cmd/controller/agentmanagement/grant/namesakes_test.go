@@ -33,7 +33,7 @@ func shared(t *testing.T, hub *hubtest.Hub) map[string]string {
 	found := map[string]string{}
 	for _, workspace := range []string{"ws", "ws2"} {
 		for _, name := range []string{"r1", names.Namesake(workspace, "r1")} {
-			role := hubtest.Get[*rbacv1.Role](hub, registration, grant.ReaderName(name))
+			role := hubtest.Get[*rbacv1.Role](hub, registration, grant.CredentialAccessName(name))
 			if role != nil && role.Annotations[fleet.AnnotationClusterRegistrationNamespace] == workspace {
 				found[workspace] += name + " "
 			}

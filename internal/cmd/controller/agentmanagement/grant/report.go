@@ -28,7 +28,7 @@ const reasonGranted = "RegistrationGranted"
 
 // writeStatus writes the status, and counts and records a new reason. A waiting request gets a status only after a
 // while, and a granted request keeps its status while its rights are repaired.
-func (h *handler) writeStatus(r *round) error {
+func (h *handler) writeStatus(r *run) error {
 	before := conditionReason(r.request)
 	if isWaiting(r.out) {
 		if r.request.Status.Granted {
@@ -57,7 +57,7 @@ func conditionReason(request *fleet.ClusterRegistration) string {
 }
 
 // reportTaken reports that another object has the name of one of a request's rights.
-func (h *handler) reportTaken(r *round, taken *reconcile.TakenError) error {
+func (h *handler) reportTaken(r *run, taken *reconcile.TakenError) error {
 	out := grant.RightsTaken(r.in, taken.What(), taken.Remedy())
 	if out.Stage == grant.Abandoned {
 		return h.deleteRequest(r.in.Request)
@@ -131,7 +131,7 @@ func granted(out grant.Outcome) genericcondition.GenericCondition {
 }
 
 // recordReason counts and records why a request is not granted, once per reason.
-func (h *handler) recordReason(r *round) {
+func (h *handler) recordReason(r *run) {
 	switch r.out.Stage {
 	case grant.Rejected:
 		h.app.Metrics.Registration(metrics.OutcomeRejected)
@@ -165,7 +165,7 @@ func (h *handler) recordReason(r *round) {
 }
 
 // recordGranted logs, counts and records that a credential was handed out.
-func (h *handler) recordGranted(r *round) {
+func (h *handler) recordGranted(r *run) {
 	h.app.Log.Info("registration granted", "registration", r.key(), "cluster", r.out.Credential.ClusterNamespace+"/"+r.out.Credential.ClusterName)
 	h.app.Metrics.Registration(metrics.OutcomeGranted)
 	if r.out.LeftOut != "" {

@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/grant/places"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/grant/requestqueue"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
 	"github.com/fleet-hub/fleet/internal/identity"
 	"github.com/fleet-hub/fleet/internal/protocol"
@@ -144,7 +144,7 @@ func TestAgentsOfARestoredHub_AllReturnAHundredAtATime(t *testing.T) {
 // The same with the number of agents of a large hub, and without signatures: each request is granted when it has a place.
 func TestTenThousandRecoveries_HaveAPlaceInTheOrderOfTheirAge(t *testing.T) {
 	const count = 10_000
-	queue, noon := places.New(), time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	queue, noon := requestqueue.New(), time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	var waiting []*fleet.ClusterRegistration
 	for i := range count {
 		asked := request(named(fmt.Sprintf("r%05d", i)), ofClient(fmt.Sprintf("client-%05d", i)))

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/grant/places"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/grant/requestqueue"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
@@ -249,7 +249,7 @@ func TestGather(t *testing.T) {
 			if test.spoil != nil {
 				hub.Spoil(test.spoil)
 			}
-			h := &handler{app: hub.App, queue: places.New()}
+			h := &handler{app: hub.App, queue: requestqueue.New()}
 			in, err := h.gather(test.request)
 			if (err != nil) != test.fails {
 				t.Fatalf("error %v", err)

@@ -23,9 +23,9 @@ import (
 
 // writeRights writes the account's rights and, at the same time, the right to read the answer. If nothing has changed
 // since the rights were last found to be correct, as with most heartbeats, it does not compare them again.
-func (h *handler) writeRights(r *round) error {
+func (h *handler) writeRights(r *run) error {
 	if len(r.out.Children) == 0 {
-		return h.readers.write(r.out.Reader)
+		return h.access.write(r.out.CredentialAccess)
 	}
 	owner := reconcile.OwnerOf(gvk(), r.request)
 	found, err := h.stateOf(owner, r.in)
@@ -37,9 +37,9 @@ func (h *handler) writeRights(r *round) error {
 		h.correct.Delete(r.key()) // once they exist, older ones may be deleted
 	}
 	if before, known := h.correct.Load(r.key()); known && before == found {
-		return h.readers.write(r.out.Reader)
+		return h.access.write(r.out.CredentialAccess)
 	}
-	err = atOnce(func() error { return h.readers.write(r.out.Reader) }, func() error { return h.set.Apply(owner, r.out.Children...) })
+	err = atOnce(func() error { return h.access.write(r.out.CredentialAccess) }, func() error { return h.set.Apply(owner, r.out.Children...) })
 	if err != nil {
 		return fmt.Errorf("writing the rights of registration %s: %w", r.key(), err)
 	}
@@ -64,13 +64,13 @@ func (h *handler) stateOf(owner reconcile.Owner, in grant.Input) (rightsState, e
 	return rightsState{versions, cluster.Name, cluster.Status.Namespace, in.Credential != nil}, err
 }
 
-// readers are the kinds of the objects that make credentials readable. These objects are not children of requests:
+// credentialAccess holds the kinds of the objects that make credentials readable. These objects are not children of requests:
 // they are deleted with the credential.
-type readers struct{ roles, bindings reconcile.Kind }
+type credentialAccess struct{ roles, bindings reconcile.Kind }
 
 // write creates or corrects the Role and RoleBinding that make one credential readable.
-func (r readers) write(reader []runtime.Object) error {
-	for _, object := range reader {
+func (r credentialAccess) write(access []runtime.Object) error {
+	for _, object := range access {
 		var err error
 		switch wanted := object.(type) {
 		case *rbacv1.Role:
@@ -101,19 +101,19 @@ func (h *handler) revoke(owner reconcile.Owner, namespace, name string) error {
 	for _, secret := range secrets {
 		failures = append(failures, utilerrors.FilterOut(h.app.CredentialSecrets.Delete(secret.Namespace, secret.Name, &metav1.DeleteOptions{}), apierrors.IsNotFound))
 	}
-	return errors.Join(append(failures, h.removeReader(request))...)
+	return errors.Join(append(failures, h.removeCredentialAccess(request))...)
 }
 
-// removeReader deletes the Role and RoleBinding that made the request's credential readable. It keeps those of a
+// removeCredentialAccess deletes the Role and RoleBinding that made the request's credential readable. It keeps those of a
 // request with the same name in another workspace.
-func (h *handler) removeReader(request types.NamespacedName) error {
-	bindings, roles, err := h.app.ReadersOf(request)
+func (h *handler) removeCredentialAccess(request types.NamespacedName) error {
+	bindings, roles, err := h.app.CredentialAccessOf(request)
 	failures := []error{err}
 	for _, binding := range bindings {
-		failures = append(failures, h.readers.bindings.Remove(binding))
+		failures = append(failures, h.access.bindings.Remove(binding))
 	}
 	for _, role := range roles {
-		failures = append(failures, h.readers.roles.Remove(role))
+		failures = append(failures, h.access.roles.Remove(role))
 	}
 	return errors.Join(failures...)
 }
@@ -128,17 +128,17 @@ func requestOf[T metav1.Object](object T) []types.NamespacedName {
 	return []types.NamespacedName{{Namespace: annotations[fleet.AnnotationClusterRegistrationNamespace], Name: name}}
 }
 
-// isReader reports whether a hub created a Role or RoleBinding to make a credential readable. Ours name the request.
+// isCredentialAccess reports whether a hub created a Role or RoleBinding to make a credential readable. Ours name the request.
 // Those of Rancher Fleet are in the request's set.
-func isReader(object reconcile.Object) bool {
+func isCredentialAccess(object reconcile.Object) bool {
 	return object.GetLabels()[fleet.LabelManaged] == "true" &&
 		(len(requestOf(object)) > 0 || object.GetAnnotations()[fleet.AnnotationSetID] == grant.SetID)
 }
 
-// readersOf returns a function that reports whether a Role or RoleBinding makes a credential readable that still
+// isAccessToCredential returns a function that reports whether a Role or RoleBinding makes a credential readable that still
 // exists. Only those of Rancher Fleet are members of a request's set. Without them, an agent that has not fetched its
 // credential yet would wait for half an hour. They are deleted with the credential.
-func readersOf(a *hub.App) func(reconcile.Object) bool {
+func isAccessToCredential(a *hub.App) func(reconcile.Object) bool {
 	secrets := a.CredentialSecrets.Cache()
 	return func(member reconcile.Object) bool {
 		if member.GetNamespace() != a.Namespaces.Registration {

@@ -41,7 +41,7 @@ func ending(t *testing.T, answers [][]hubtest.Object, unused ...int) (*hubtest.H
 		hub.Put(objects...)
 	}
 	a := hub.App
-	h := &handler{app: a, warnForbidden: func() {}, readers: readers{roles: reconcile.KindOf(a.Roles).Adopting(isReader), bindings: reconcile.KindOf(a.RoleBindings).Adopting(isReader)}}
+	h := &handler{app: a, warnForbidden: func() {}, access: credentialAccess{roles: reconcile.KindOf(a.Roles).Adopting(isCredentialAccess), bindings: reconcile.KindOf(a.RoleBindings).Adopting(isCredentialAccess)}}
 	for i := range answers {
 		h.used.Store(fmt.Sprintf("ws/r%d", i+1), use{account: "u"})
 	}

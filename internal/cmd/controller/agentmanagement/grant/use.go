@@ -33,7 +33,7 @@ type use struct {
 }
 
 // noteUse remembers who uses the credential of a request, so that each heartbeat is read at most once for that.
-func (h *handler) noteUse(r *round) {
+func (h *handler) noteUse(r *run) {
 	h.using.Lock()
 	defer h.using.Unlock()
 	now := use{asked: r.in.HeartbeatAsked}
@@ -61,9 +61,9 @@ const endDelay = 2 * time.Second
 const maxTogether = 32
 
 // endAnswer removes the right to read the answer, or enqueues the credential with it.
-func (h *handler) endAnswer(r *round, write grant.Write) error {
-	if write == grant.RemoveReader {
-		return h.removeReader(types.NamespacedName{Namespace: r.request.Namespace, Name: r.request.Name})
+func (h *handler) endAnswer(r *run, write grant.Write) error {
+	if write == grant.RemoveCredentialAccess {
+		return h.removeCredentialAccess(types.NamespacedName{Namespace: r.request.Namespace, Name: r.request.Name})
 	}
 	h.app.CredentialSecrets.EnqueueAfter(r.in.Credential.Namespace, r.in.Credential.Name, endDelay)
 	return nil
@@ -129,7 +129,7 @@ func (h *handler) endingWith(secret *corev1.Secret) ([]*corev1.Secret, error) {
 func (h *handler) isLabelled(secret *corev1.Secret) bool {
 	answers := secret.Labels[fleet.LabelAnswers]
 	for _, request := range requestOf(secret) {
-		bindings, roles, err := h.app.ReadersOf(request)
+		bindings, roles, err := h.app.CredentialAccessOf(request)
 		if err != nil ||
 			slices.ContainsFunc(bindings, func(binding *rbacv1.RoleBinding) bool { return binding.Labels[fleet.LabelAnswers] != answers }) ||
 			slices.ContainsFunc(roles, func(role *rbacv1.Role) bool { return role.Labels[fleet.LabelAnswers] != answers }) {
@@ -168,7 +168,7 @@ func (h *handler) deleteTogether(ctx context.Context, secrets []*corev1.Secret) 
 // deleteUsed deletes one credential and the right to read it.
 func (h *handler) deleteUsed(secret *corev1.Secret) error {
 	for _, request := range requestOf(secret) {
-		if err := h.removeReader(request); err != nil {
+		if err := h.removeCredentialAccess(request); err != nil {
 			return err
 		}
 	}

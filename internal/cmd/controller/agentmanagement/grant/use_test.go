@@ -133,7 +133,7 @@ func restarted(t *testing.T, from *hubtest.Hub) *hubtest.Hub {
 func expectAnswerGone(t *testing.T, hub *hubtest.Hub) {
 	t.Helper()
 	hub.Sync()
-	bindings, roles, err := hub.App.ReadersOf(types.NamespacedName{Namespace: "ws", Name: "r1"})
+	bindings, roles, err := hub.App.CredentialAccessOf(types.NamespacedName{Namespace: "ws", Name: "r1"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/grant/places"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/grant/requestqueue"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/reconcile"
@@ -160,7 +160,7 @@ func (h *handler) lacking(namespace, with string) []types.NamespacedName {
 		return nil
 	}
 	waiting := slices.DeleteFunc(slices.Clone(found), func(r *fleet.ClusterRegistration) bool { return h.tokenOf(r) != with })
-	slices.SortFunc(waiting, places.Compare)
+	slices.SortFunc(waiting, requestqueue.Compare)
 	return keysOf(waiting[:min(room, len(waiting))])
 }
 

@@ -73,7 +73,7 @@ func Register(ctx context.Context, a *hub.App) error {
 	secrets := reconcile.KindOf(a.RecoverySecrets)
 	h := &handler{
 		app:      a,
-		accounts: reconcile.NewSet(recoveries.SetID, reconcile.KindOf(a.ServiceAccounts), reconcile.KindOf(a.Roles), reconcile.KindOf(a.RoleBindings)).InWaves(),
+		accounts: reconcile.NewSet(recoveries.SetID, reconcile.KindOf(a.ServiceAccounts), reconcile.KindOf(a.Roles), reconcile.KindOf(a.RoleBindings)).Parallel(),
 		data:     reconcile.NewSet(dataSetID, secrets),
 		secrets:  secrets,
 	}
@@ -175,7 +175,7 @@ func (h *handler) enqueueOne(workspace types.NamespacedName) {
 }
 
 func (h *handler) onCluster(ctx context.Context, cluster *fleet.Cluster) (*fleet.Cluster, error) {
-	if cluster == nil || !recovery.Applies(cluster) || h.app.Leaves(cluster.Namespace) || h.app.Recoveries.Key().Public() == "" {
+	if cluster == nil || !recovery.Applies(cluster) || h.app.IsDeletingNamespace(cluster.Namespace) || h.app.Recoveries.Key().Public() == "" {
 		return cluster, nil
 	}
 	account, err := h.ensureAccount(ctx, cluster)

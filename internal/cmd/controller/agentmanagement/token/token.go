@@ -56,7 +56,7 @@ func newHandler(a *hub.App) *handler {
 	return &handler{
 		app: a, pace: flowcontrol.NewTokenBucketRateLimiter(trialsPerSecond, trialBurst),
 		set: reconcile.NewSet(tokenrule.SetID,
-			reconcile.KindOf(a.ServiceAccounts), reconcile.KindOf(a.Roles), reconcile.KindOf(a.RoleBindings), reconcile.KindOf(a.ValuesSecrets)).InWaves(),
+			reconcile.KindOf(a.ServiceAccounts), reconcile.KindOf(a.Roles), reconcile.KindOf(a.RoleBindings), reconcile.KindOf(a.ValuesSecrets)).Parallel(),
 	}
 }
 
@@ -87,7 +87,7 @@ func gvk() schema.GroupVersionKind {
 }
 
 func (h *handler) onChange(ctx context.Context, key string, token *fleet.ClusterRegistrationToken) error {
-	if token == nil || token.DeletionTimestamp != nil || h.app.Leaves(token.Namespace) {
+	if token == nil || token.DeletionTimestamp != nil || h.app.IsDeletingNamespace(token.Namespace) {
 		h.rejected.Delete(key)
 		return h.set.Apply(gone(key)) // delete the account and with it all its tokens now, not when garbage is collected
 	}

@@ -1,4 +1,4 @@
-package places
+package requestqueue
 
 import (
 	"cmp"
@@ -28,7 +28,7 @@ func Compare(a, b *fleet.ClusterRegistration) int { return compareEntries(entryO
 
 // A list holds the entries of one client or token in their order. The first of them have a place.
 type list struct {
-	places  int
+	limit   int
 	entries []entry
 }
 
@@ -38,7 +38,7 @@ func (l *list) rank(t entry) (rank int, found bool) {
 
 func (l *list) has(t entry) bool {
 	rank, found := l.rank(t)
-	return found && rank < l.places
+	return found && rank < l.limit
 }
 
 // add adds an entry. It returns the entry that loses its place, if any.
@@ -48,8 +48,8 @@ func (l *list) add(t entry) (out []entry) {
 		return nil
 	}
 	l.entries = slices.Insert(l.entries, rank, t)
-	if rank < l.places && len(l.entries) > l.places {
-		return l.entries[l.places : l.places+1 : l.places+1]
+	if rank < l.limit && len(l.entries) > l.limit {
+		return l.entries[l.limit : l.limit+1 : l.limit+1]
 	}
 	return nil
 }
@@ -61,8 +61,8 @@ func (l *list) drop(t entry) (in []entry) {
 		return nil
 	}
 	l.entries = slices.Delete(l.entries, rank, rank+1)
-	if rank < l.places && len(l.entries) >= l.places {
-		return l.entries[l.places-1 : l.places : l.places]
+	if rank < l.limit && len(l.entries) >= l.limit {
+		return l.entries[l.limit-1 : l.limit : l.limit]
 	}
 	return nil
 }
@@ -153,7 +153,7 @@ func (q *Queue) Crowded(r *fleet.ClusterRegistration) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	clients := q.clients[q.members[types.NamespacedName{Namespace: r.Namespace, Name: r.Name}].client]
-	return clients != nil && len(clients.entries) > clients.places
+	return clients != nil && len(clients.entries) > clients.limit
 }
 
 func (q *Queue) enter(s member) (wake []types.NamespacedName) {
@@ -162,7 +162,7 @@ func (q *Queue) enter(s member) (wake []types.NamespacedName) {
 	}
 	clients := q.clients[s.client]
 	if clients == nil {
-		clients = &list{places: grant.OpenPerClient}
+		clients = &list{limit: grant.OpenPerClient}
 		q.clients[s.client] = clients
 	}
 	for _, out := range clients.add(s.entry) {
@@ -171,8 +171,8 @@ func (q *Queue) enter(s member) (wake []types.NamespacedName) {
 	if clients.has(s.entry) {
 		wake = append(wake, q.addToToken(s)...)
 	}
-	if len(clients.entries) == clients.places+1 { // requests granted long ago and never used give way
-		wake = append(wake, keysOf(clients.entries[:clients.places])...)
+	if len(clients.entries) == clients.limit+1 { // requests granted long ago and never used give way
+		wake = append(wake, keysOf(clients.entries[:clients.limit])...)
 	}
 	return wake
 }
@@ -200,7 +200,7 @@ func (q *Queue) addToToken(s member) []types.NamespacedName {
 	}
 	tokens := q.tokens[s.token]
 	if tokens == nil {
-		tokens = &list{places: grant.OpenPerToken}
+		tokens = &list{limit: grant.OpenPerToken}
 		q.tokens[s.token] = tokens
 	}
 	tokens.add(s.entry)
