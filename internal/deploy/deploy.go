@@ -66,9 +66,7 @@ func (d *deployer) deploy(ctx context.Context, bd *fleet.BundleDeployment, r *re
 		},
 		Identity: identity, Set: marks, Stale: d.inventory.Except(bd.Name, key), Superseded: d.superseded(bd),
 		Changes: d.changesOf(bd.Name, marks.Hash),
-		MayTake: func(exists bool, marks map[string]string) error {
-			return d.take(ctx, bd.Name, identity, key, exists, marks)
-		},
+		MayTake: func(exists bool, m map[string]string) error { return d.take(ctx, bd.Name, identity, key, exists, m) },
 	})
 	if err != nil {
 		return confidential.Wrap(outcome.Classify(err))
