@@ -306,7 +306,7 @@ func TestClaim_ParsesLargeSelectorsOnce(t *testing.T) {
 	hub.Put(group)
 	b, c := bundle("web", fleet.DownstreamResource{Kind: "Secret", Name: "creds"}), cluster("ws", "one")
 	got := testing.AllocsPerRun(1, func() {
-		if asked, err := h.askedFor(b, c); err != nil || len(asked) != 1 {
+		if asked, err := h.requestedBy(b, c); err != nil || len(asked) != 1 {
 			t.Errorf("asked for %v, error %v", asked, err)
 		}
 	})
