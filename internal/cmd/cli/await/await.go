@@ -18,8 +18,10 @@ import (
 )
 
 const (
-	// interval is the time between two looks.
+	// interval is the time between two looks of Until.
 	interval = time.Second
+	// pollInterval is that of Poll, for what takes less than a second.
+	pollInterval = 100 * time.Millisecond
 	// lookTimeout limits the requests of one look. With the deadline of the wait, the last look would be cut off, and its error
 	// would replace what is known.
 	lookTimeout = 10 * time.Second
@@ -42,14 +44,9 @@ type Wait struct {
 func (w Wait) Until(ctx context.Context, done func(context.Context) (happened bool, state string, err error)) error {
 	var last string
 	started := false
-	err := wait.PollUntilContextTimeout(ctx, interval, w.Timeout, true, func(context.Context) (bool, error) {
-		look, cancel := context.WithTimeout(ctx, lookTimeout)
-		defer cancel()
+	err := poll(ctx, interval, w.Timeout, func(look context.Context) (bool, error) {
 		happened, state, err := done(look)
-		if err != nil && ctx.Err() != nil { // an interruption, whatever the request says
-			return false, ctx.Err()
-		}
-		if access.IsPassing(err) {
+		if access.IsPassing(err) && ctx.Err() == nil {
 			happened, state, err = false, stateAfter(err, last), nil
 		}
 		last = state
@@ -70,6 +67,27 @@ func (w Wait) Until(ctx context.Context, done func(context.Context) (happened bo
 		failure.Problems = append(failure.Problems, fmt.Errorf("%s", last))
 	}
 	return failure
+}
+
+// Poll waits until done returns true. An error of done ends the wait, unless it may pass. After the timeout, or if ctx ends,
+// wait.Interrupted is true for the error.
+func Poll(ctx context.Context, timeout time.Duration, done func(context.Context) (bool, error)) error {
+	return poll(ctx, pollInterval, timeout, done)
+}
+
+func poll(ctx context.Context, interval, timeout time.Duration, done func(context.Context) (bool, error)) error {
+	return wait.PollUntilContextTimeout(ctx, interval, timeout, true, func(context.Context) (bool, error) {
+		look, cancel := context.WithTimeout(ctx, lookTimeout)
+		defer cancel()
+		happened, err := done(look)
+		if err != nil && ctx.Err() != nil { // an interruption, whatever the request says
+			return false, ctx.Err()
+		}
+		if access.IsPassing(err) {
+			return false, nil
+		}
+		return happened, err
+	})
 }
 
 // stateAfter returns the state to report after a request that failed. If a request was not answered in time, the last state says

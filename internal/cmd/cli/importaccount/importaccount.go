@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/access"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/await"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/rules/clusters"
@@ -39,8 +40,7 @@ const (
 
 const (
 	// kinds is the number of objects of an account.
-	kinds        = 3
-	pollInterval = 100 * time.Millisecond
+	kinds = 3
 	// tokenPatience limits the wait for the token of the account.
 	tokenPatience = 30 * time.Second
 )
@@ -168,12 +168,9 @@ func ensure[T metav1.Object](ctx context.Context, a *Account, kind string, clien
 
 func (a *Account) token(ctx context.Context, namespace string) (string, error) {
 	var found *corev1.Secret
-	err := wait.PollUntilContextTimeout(ctx, pollInterval, tokenPatience, true, func(ctx context.Context) (bool, error) {
+	err := await.Poll(ctx, tokenPatience, func(ctx context.Context) (bool, error) {
 		var err error
 		found, err = a.core.CoreV1().Secrets(namespace).Get(ctx, a.Name, metav1.GetOptions{})
-		if access.IsPassing(err) {
-			return false, nil
-		}
 		return isTokenReady(found), access.Explain("reading Secret "+namespace+"/"+a.Name, err)
 	})
 	switch {

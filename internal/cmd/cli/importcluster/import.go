@@ -28,6 +28,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/access"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/await"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/hubconfig"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/importaccount"
@@ -43,7 +44,6 @@ import (
 )
 
 const (
-	pollInterval   = 100 * time.Millisecond
 	defaultTimeout = 3 * time.Minute
 	undoTimeout    = 45 * time.Second
 	// settleTime is how long the conditions of a Cluster may be about its former kubeconfig.
@@ -546,11 +546,8 @@ func (i *importer) restoreSecret(ctx context.Context) error {
 func (i *importer) await(ctx context.Context, todo step) (*fleet.Cluster, error) {
 	var last *fleet.Cluster
 	began := i.clock()
-	err := wait.PollUntilContextTimeout(ctx, pollInterval, i.timeout, true, func(ctx context.Context) (bool, error) {
+	err := await.Poll(ctx, i.timeout, func(ctx context.Context) (bool, error) {
 		found, err := i.hub.Clusters(i.flags.Namespace()).Get(ctx, i.name, metav1.GetOptions{})
-		if access.IsPassing(err) {
-			return false, nil
-		}
 		if err != nil {
 			return false, access.Explain("reading Cluster "+i.fullName(), err)
 		}

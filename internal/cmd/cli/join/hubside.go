@@ -9,9 +9,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/access"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/await"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/jointext"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/output"
@@ -108,11 +108,8 @@ func unused(cluster *fleet.Cluster) error {
 
 // await waits until the Cluster on the hub has a heartbeat.
 func (h *hubSide) await(ctx context.Context, joined Joined, timeout time.Duration) error {
-	return wait.PollUntilContextTimeout(ctx, pollInterval, timeout, true, func(ctx context.Context) (bool, error) {
+	return await.Poll(ctx, timeout, func(ctx context.Context) (bool, error) {
 		cluster, err := h.cluster.Clusters(joined.Workspace).Get(ctx, joined.Cluster, metav1.GetOptions{})
-		if access.IsPassing(err) {
-			return false, nil
-		}
 		if err != nil {
 			return false, access.Explain(fmt.Sprintf("reading Cluster %s/%s", joined.Workspace, joined.Cluster), err)
 		}

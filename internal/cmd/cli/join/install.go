@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/access"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/await"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/hubclient"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/join/agentpod"
@@ -27,8 +28,6 @@ import (
 )
 
 const (
-	// pollInterval is the time between two looks at what is awaited.
-	pollInterval = 100 * time.Millisecond
 	// looksPerHint is how many looks at the cluster there are for each look at the hub's registrations.
 	looksPerHint = 10
 	// undoTimeout limits the removal of what was created.
@@ -107,10 +106,7 @@ func installProblem(here remedy.Target, namespace string, err error) error {
 func (j *joiner) await(ctx context.Context) (Joined, error) {
 	joined := Joined{Hub: j.text.URL, CA: j.text.Fingerprint(), Workspace: j.text.Workspace}
 	progress := waiting{}
-	err := wait.PollUntilContextTimeout(ctx, pollInterval, j.timeout, true, func(context.Context) (bool, error) {
-		// With the wait's own deadline the last request would be cut off, and its error would replace what is known.
-		ctx, cancel := context.WithTimeout(ctx, diagnosisTimeout)
-		defer cancel()
+	err := await.Poll(ctx, j.timeout, func(ctx context.Context) (bool, error) {
 		return j.hasJoined(ctx, &progress, &joined), nil
 	})
 	if err == nil && j.hubSide != nil {
@@ -173,7 +169,7 @@ func (j *joiner) hint(ctx context.Context, progress *waiting) {
 	}
 }
 
-// diagnosisTimeout limits the requests of one look, and those for a diagnosis.
+// diagnosisTimeout limits the requests for a diagnosis.
 const diagnosisTimeout = 10 * time.Second
 
 // late returns the error for a heartbeat that did not come in time, with the cause if it can be seen.
@@ -277,7 +273,7 @@ func (j *joiner) removeNamespace(ctx context.Context) error {
 	if err := access.Delete(ctx, namespaces, "namespace "+j.namespace, j.namespace, *j.created.namespace); err != nil {
 		return err
 	}
-	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
+	err := await.Poll(ctx, undoTimeout, func(ctx context.Context) (bool, error) {
 		_, err := namespaces.Get(ctx, j.namespace, metav1.GetOptions{})
 		return apierrors.IsNotFound(err), nil
 	})

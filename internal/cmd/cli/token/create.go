@@ -24,6 +24,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/access"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/await"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/jointext"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/output"
@@ -41,8 +42,6 @@ const (
 	minTTL = time.Minute
 	// defaultTimeout limits the wait for the values of a token.
 	defaultTimeout = 30 * time.Second
-	// pollInterval is the time between two looks at the token.
-	pollInterval = 100 * time.Millisecond
 )
 
 // Order describes a token to create.
@@ -363,11 +362,8 @@ func exists(o Order) error {
 // awaitValues waits until the hub has written the Secret of a token.
 func awaitValues(ctx context.Context, hub *access.Cluster, o Order, token *fleet.ClusterRegistrationToken) (protocol.Values, *fleet.ClusterRegistrationToken, error) {
 	var values protocol.Values
-	err := wait.PollUntilContextTimeout(ctx, pollInterval, o.Timeout, true, func(ctx context.Context) (bool, error) {
+	err := await.Poll(ctx, o.Timeout, func(ctx context.Context) (bool, error) {
 		found, err := hub.Tokens(o.Workspace).Get(ctx, o.Name, metav1.GetOptions{})
-		if access.IsPassing(err) {
-			return false, nil
-		}
 		if err != nil {
 			return false, vanished(o, token, err)
 		}
@@ -379,7 +375,7 @@ func awaitValues(ctx context.Context, hub *access.Cluster, o Order, token *fleet
 			return false, nil
 		}
 		values, err = readValues(ctx, hub, o.Workspace, o.Name)
-		if apierrors.IsNotFound(err) || errors.Is(err, errNotYet) || access.IsPassing(err) {
+		if apierrors.IsNotFound(err) || errors.Is(err, errNotYet) {
 			return false, nil
 		}
 		return err == nil, err
