@@ -52,8 +52,8 @@ type Selection struct {
 	Outcome Outcome
 	Targets []targeting.Target
 	Layout  rollout.Layout
-	// untouched are the Clusters whose BundleDeployments are not deleted now.
-	untouched []*fleet.Cluster
+	// clusters are the Clusters in the workspaces of the Bundle, also those that are not targets.
+	clusters []*fleet.Cluster
 	// blocked are the BundleDeployments that stay unchanged because it is unknown whether their clusters are targets,
 	// by namespace.
 	blocked map[string]Target
@@ -62,7 +62,7 @@ type Selection struct {
 // Decide finds the targets of a Bundle and divides them for the rollout. If the Bundle is invalid, nothing is changed.
 // If the deployment for one cluster cannot be computed, that cluster keeps what it has.
 func Decide(in Input) Selection {
-	out := Selection{bundle: in.Bundle, unreachable: in.Unreachable, absent: in.Absent, blocked: map[string]Target{}}
+	out := Selection{bundle: in.Bundle, clusters: in.Clusters, unreachable: in.Unreachable, absent: in.Absent, blocked: map[string]Target{}}
 	out.Outcome = Outcome{
 		Generation: in.Bundle.Generation, ManifestHash: in.ManifestHash,
 		Refused: targeting.RefusedMessage(in.Bundle.Namespace, in.Reach.Refused),
@@ -75,7 +75,6 @@ func Decide(in Input) Selection {
 		return failed(out.Outcome, conditions.ReasonError, TargetingError, err)
 	}
 	staying := slices.DeleteFunc(slices.Clone(in.Clusters), isLeaving)
-	out.untouched = slices.DeleteFunc(slices.Clone(in.Clusters), func(c *fleet.Cluster) bool { return !isUntouched(c) })
 	decided := out.blockUndecided(in, selectors, staying)
 	out.Targets = selectors.Targets(content.ID(in.ManifestHash), decided, in.Groups, in.Known)
 	out.Outcome.Unknown, out.Outcome.Circle = out.blockUnknown(in, selectors), in.Circle
@@ -153,8 +152,9 @@ func (s Selection) Steps(existing []*fleet.BundleDeployment, written Written) []
 	return out
 }
 
-// Orphans returns the BundleDeployments that belong to no target. It leaves out those of untouched Clusters, and those
-// that are blocked.
+// Orphans returns the BundleDeployments that belong to no target. It leaves out those of untouched Clusters, those that
+// are blocked, and those that a pause of the Bundle or of the Cluster keeps. A pause keeps nothing outside the namespace
+// of an existing Cluster, or in a workspace that the Bundle no longer reaches.
 func (s Selection) Orphans(existing []*fleet.BundleDeployment) (orphans []*fleet.BundleDeployment) {
 	wanted := map[string]bool{}
 	for namespace := range s.blocked {
@@ -164,8 +164,13 @@ func (s Selection) Orphans(existing []*fleet.BundleDeployment) (orphans []*fleet
 		wanted[target.Cluster.Status.Namespace] = true
 	}
 	untouched := map[types.NamespacedName]bool{}
-	for _, cluster := range s.untouched {
-		untouched[keyOf(cluster)] = true
+	for _, cluster := range s.clusters {
+		if targeting.IsPaused(s.bundle, cluster) {
+			wanted[cluster.Status.Namespace] = true
+		}
+		if isUntouched(cluster) {
+			untouched[keyOf(cluster)] = true
+		}
 	}
 	for _, bd := range existing {
 		if !wanted[bd.Namespace] && !untouched[clusterOf(bd)] && bd.DeletionTimestamp == nil {

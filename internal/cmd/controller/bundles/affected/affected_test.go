@@ -11,6 +11,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/index"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/reconcile"
 	"github.com/fleet-hub/fleet/internal/rules/targeting"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -109,6 +110,16 @@ func TestWatch_EnqueuesAffectedBundles(t *testing.T) {
 	grouped := func(w *watched) {
 		w.onGroup(reconcile.Change[*fleet.ClusterGroup]{New: &fleet.ClusterGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: "prod"}}})
 	}
+	resumed := func(w *watched) {
+		older, newer := cluster("one"), cluster("one")
+		newer.Status.Namespace = names.ClusterNamespace("ws", "one")
+		older.Status, older.Spec.Paused = newer.Status, true
+		bd := &fleet.BundleDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: newer.Status.Namespace, Name: "web", Labels: map[string]string{
+			fleet.LabelBundleName: "web", fleet.LabelBundleNamespace: "ws", fleet.LabelCluster: "one", fleet.LabelClusterNamespace: "ws",
+		}}}
+		w.hub.Put(bd)
+		w.onCluster(reconcile.Change[*fleet.Cluster]{Old: older, New: newer})
+	}
 	naming := func(b *fleet.Bundle) {
 		b.Spec.Targets = []fleet.BundleTarget{{ClusterName: "one", ClusterGroup: "none"}} // it selects no cluster
 	}
@@ -118,14 +129,15 @@ func TestWatch_EnqueuesAffectedBundles(t *testing.T) {
 		want   bool
 	}{
 		"a cluster leaves the targets before it is deployed": {[]func(*fleet.Bundle){to(map[string]string{"env": "dev"})}, func(w *watched) { relabelled(w, "prod") }, true},
-		"a new cluster":                         {[]func(*fleet.Bundle){to(map[string]string{"env": "prod"})}, func(w *watched) { relabelled(w, "prod") }, true},
-		"a cluster whose targets do not change": {[]func(*fleet.Bundle){to(map[string]string{"env": "test"})}, func(w *watched) { relabelled(w, "prod") }, false},
-		"a deleted cluster":                     {[]func(*fleet.Bundle){everywhere}, func(w *watched) { w.onCluster(reconcile.Change[*fleet.Cluster]{Old: cluster("one")}) }, true},
-		"a cluster that a target names":         {[]func(*fleet.Bundle){naming}, func(w *watched) { relabelled(w, "prod") }, true},
-		"a group that a partition names":        {[]func(*fleet.Bundle){everywhere, partitioned(fleet.Partition{ClusterGroup: "prod"})}, grouped, true},
-		"a group that a partition selects":      {[]func(*fleet.Bundle){everywhere, partitioned(fleet.Partition{ClusterGroupSelector: &metav1.LabelSelector{}})}, grouped, true},
-		"a group, partitions without groups":    {[]func(*fleet.Bundle){everywhere, partitioned(fleet.Partition{ClusterName: "one"})}, grouped, false},
-		"a group, a Bundle without groups":      {[]func(*fleet.Bundle){everywhere}, grouped, false},
+		"a new cluster":                                {[]func(*fleet.Bundle){to(map[string]string{"env": "prod"})}, func(w *watched) { relabelled(w, "prod") }, true},
+		"a cluster whose targets do not change":        {[]func(*fleet.Bundle){to(map[string]string{"env": "test"})}, func(w *watched) { relabelled(w, "prod") }, false},
+		"a deleted cluster":                            {[]func(*fleet.Bundle){everywhere}, func(w *watched) { w.onCluster(reconcile.Change[*fleet.Cluster]{Old: cluster("one")}) }, true},
+		"a cluster resumes that is no longer a target": {[]func(*fleet.Bundle){to(map[string]string{"env": "test"})}, resumed, true},
+		"a cluster that a target names":                {[]func(*fleet.Bundle){naming}, func(w *watched) { relabelled(w, "prod") }, true},
+		"a group that a partition names":               {[]func(*fleet.Bundle){everywhere, partitioned(fleet.Partition{ClusterGroup: "prod"})}, grouped, true},
+		"a group that a partition selects":             {[]func(*fleet.Bundle){everywhere, partitioned(fleet.Partition{ClusterGroupSelector: &metav1.LabelSelector{}})}, grouped, true},
+		"a group, partitions without groups":           {[]func(*fleet.Bundle){everywhere, partitioned(fleet.Partition{ClusterName: "one"})}, grouped, false},
+		"a group, a Bundle without groups":             {[]func(*fleet.Bundle){everywhere}, grouped, false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -65,3 +65,48 @@ func TestBundleWithTooLongName_HasNoDeploymentsToWaitFor(t *testing.T) {
 		t.Errorf("%v, %v", live, err)
 	}
 }
+
+func TestPause_KeepsFormerTargetsUntilItEnds(t *testing.T) {
+	setPaused := func(paused bool) func(*testing.T, *delivery) {
+		return func(t *testing.T, d *delivery) {
+			t.Helper()
+			c := hubtest.MustGet[*fleet.Cluster](t, d.hub, "ws", nameOf(0))
+			c.Spec.Paused = paused
+			d.hub.Put(c)
+		}
+	}
+	changed := func(modifiers ...func(*fleet.Bundle)) func(*testing.T, *delivery) {
+		return func(t *testing.T, d *delivery) { t.Helper(); d.change(t, modifiers...) }
+	}
+	tests := map[string]struct{ pause, end func(*testing.T, *delivery) }{
+		"the Cluster resumes":          {setPaused(true), setPaused(false)},
+		"the Bundle resumes":           {changed(pausedBundle), changed(func(b *fleet.Bundle) { b.Spec.Paused = false })},
+		"the paused Bundle is deleted": {changed(pausedBundle), changed(func(b *fleet.Bundle) { b.DeletionTimestamp = &gone })},
+		"the Bundle is deleted":        {setPaused(true), changed(func(b *fleet.Bundle) { b.DeletionTimestamp = &gone })},
+		"the paused Cluster is gone":   {setPaused(true), func(_ *testing.T, d *delivery) { d.hub.Remove(cluster(nameOf(0))) }},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			d := newDelivery(t, bundle(everywhere), 2)
+			pass := func() {
+				t.Helper()
+				if err := d.pass(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				d.settle(t)
+			}
+			pass()
+			test.pause(t, d)
+			d.change(t, func(b *fleet.Bundle) { b.Spec.Targets = nil }, toCluster(nameOf(1)))
+			pass()
+			if hubtest.Get[*fleet.BundleDeployment](d.hub, placeOf(nameOf(0)), "web") == nil {
+				t.Fatal("deleted during the pause")
+			}
+			test.end(t, d)
+			pass()
+			if hubtest.Get[*fleet.BundleDeployment](d.hub, placeOf(nameOf(0)), "web") != nil {
+				t.Error("stays after the pause")
+			}
+		})
+	}
+}

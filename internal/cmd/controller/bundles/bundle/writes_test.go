@@ -35,6 +35,7 @@ func cluster(name string, modifiers ...func(*fleet.Cluster)) *fleet.Cluster {
 func leaving(c *fleet.Cluster)       { c.DeletionTimestamp = &gone }
 func pausedCluster(c *fleet.Cluster) { c.Spec.Paused = true }
 func withoutPlace(c *fleet.Cluster)  { c.Status.Namespace = "" }
+func pausedBundle(b *fleet.Bundle)   { b.Spec.Paused = true }
 func everywhere(b *fleet.Bundle) {
 	b.Spec.Targets = []fleet.BundleTarget{{ClusterSelector: &metav1.LabelSelector{}}}
 }
@@ -183,6 +184,26 @@ func TestDecide(t *testing.T) {
 			input{bundle: bundle(onlyOne), contentThere: true, clusters: []*fleet.Cluster{cluster("one"), cluster("two")},
 				existing: []*fleet.BundleDeployment{existing("one"), existing("two", offSchedule)}},
 			told{Writes: []string{"update c-one"}, Orphans: []string{"c-two"}, Outcome: outcome(target("one"))},
+		},
+		"paused cluster that is no longer a target: stays": {
+			input{bundle: bundle(onlyOne), contentThere: true, clusters: []*fleet.Cluster{cluster("one"), cluster("two", pausedCluster)},
+				existing: []*fleet.BundleDeployment{existing("one"), existing("two")}},
+			told{Writes: []string{"update c-one"}, Outcome: outcome(target("one"))},
+		},
+		"paused Bundle whose targets changed: stays": {
+			input{bundle: bundle(onlyOne, pausedBundle), contentThere: true, clusters: []*fleet.Cluster{cluster("one"), cluster("two")},
+				existing: []*fleet.BundleDeployment{existing("one"), existing("two")}},
+			told{Writes: []string{"update c-one staged"}, Outcome: outcome(paused("one"))},
+		},
+		"paused Bundle, Cluster is gone: orphan": {
+			input{bundle: bundle(onlyOne, pausedBundle), contentThere: true, clusters: []*fleet.Cluster{cluster("one")},
+				existing: []*fleet.BundleDeployment{existing("one"), existing("two")}},
+			told{Writes: []string{"update c-one staged"}, Orphans: []string{"c-two"}, Outcome: outcome(paused("one"))},
+		},
+		"paused cluster has another namespace now: orphan in the former one": {
+			input{bundle: bundle(onlyOne), contentThere: true, clusters: []*fleet.Cluster{cluster("one"), cluster("two", pausedCluster)},
+				existing: []*fleet.BundleDeployment{existing("one"), existing("two", func(bd *fleet.BundleDeployment) { bd.Namespace = "c-former" })}},
+			told{Writes: []string{"update c-one"}, Orphans: []string{"c-former"}, Outcome: outcome(target("one"))},
 		},
 		"cluster is being deleted: unchanged": {
 			input{bundle: bundle(everywhere), contentThere: true, clusters: []*fleet.Cluster{cluster("one", leaving), cluster("two")},
