@@ -112,23 +112,39 @@ func TestDamagedFormerRevision_NextStateIsDeployed(t *testing.T) {
 // The objects of a deleted bundle are still being deleted when the bundle is created again.
 func TestBundleRecreatedWhileObjectsGo_ObjectsAreCreated(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, "recreated")
-	l.start()
-	l.apply(bundle{Name: "x", Files: deploytest.HelloFiles("hi"), Options: deploytest.InNamespace(l.Name)})
-	l.expectStatus("x", ready)
-	l.edit("configmaps", "x", `{"metadata":{"finalizers":["lab.example.com/waits"]}}`)
-	l.delete("x")
-	l.expectNoRelease(l.Name, "x")
-	l.apply(bundle{Name: "x", Files: deploytest.HelloFiles("hi"), Options: deploytest.InNamespace(l.Name)})
-	l.expectStatus("x", applied)
-	l.edit("configmaps", "x", `{"metadata":{"finalizers":null}}`)
-	l.eventually(func() string {
-		if l.field("configmaps", "x", dig("metadata", "deletionTimestamp")) != "<nil>" {
-			return "the object is not there, or goes"
-		}
-		return ""
-	})
-	l.expectStatus("x", ready)
+	for name, restarts := range map[string]bool{"recreated": false, "recreated-restart": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t, name)
+			l.start()
+			l.apply(bundle{Name: "x", Files: deploytest.HelloFiles("hi"), Options: deploytest.InNamespace(l.Name)})
+			l.expectStatus("x", ready)
+			l.edit("configmaps", "x", `{"metadata":{"finalizers":["lab.example.com/waits"]}}`)
+			l.delete("x")
+			l.expectNoRelease(l.Name, "x")
+			l.apply(bundle{Name: "x", Files: deploytest.HelloFiles("hi"), Options: deploytest.InNamespace(l.Name)})
+			l.expectStatus("x", applied)
+			if restarts {
+				l.halt()
+				l.edit("configmaps", "x", `{"data":{"greeting":"changed"}}`)
+				l.start()
+				l.expectStatus("x", func(bd *fleet.BundleDeployment) string {
+					if bd.Status.NonModified {
+						return "the new process has not seen the object"
+					}
+					return ""
+				})
+			}
+			l.edit("configmaps", "x", `{"metadata":{"finalizers":null}}`)
+			l.eventually(func() string {
+				if l.field("configmaps", "x", dig("metadata", "deletionTimestamp")) != "<nil>" {
+					return "the object is not there, or goes"
+				}
+				return ""
+			})
+			l.expectStatus("x", ready)
+		})
+	}
 }
 
 // The agent is killed between an upgrade and its report. The next process must not report the new state with the

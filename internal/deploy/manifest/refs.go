@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -69,6 +70,8 @@ func (m Objects) List() []*unstructured.Unstructured {
 // Revision describes a revision of a release and its objects.
 type Revision struct {
 	Number int
+	// Deployed is the time of the deployment if another process made it.
+	Deployed time.Time
 	// Refs are the objects of the release, in the order of its manifest.
 	Refs []Ref
 	// Live are those objects as the API server last returned them. Wanted are the objects as they were deployed.

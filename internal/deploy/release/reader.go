@@ -221,7 +221,7 @@ func (r *Reader) Recall(ctx context.Context, key placement.Release, number int, 
 	if err != nil {
 		return nil, fmt.Errorf("reading the manifest of release %s: %w", key.At(number), err)
 	}
-	made := &manifest.Revision{Number: number, Refs: client.Refs(list)}
+	made := &manifest.Revision{Number: number, Deployed: stored.Info.LastDeployed.Time, Refs: client.Refs(list)}
 	if made.Former, err = r.formerRefs(ctx, key, number-1); err != nil {
 		return nil, err
 	}

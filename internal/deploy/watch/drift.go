@@ -92,7 +92,11 @@ func (t *Tracking) note(live manifest.Objects, ignored []map[string]string, at t
 			t.seen[ref] = observation{}
 			continue
 		}
-		now, last := observe(object, t.set.Hash, ignored), t.seen[ref]
+		now := observe(object, t.set.Hash, ignored)
+		last, known := t.seen[ref]
+		if gone := object.GetDeletionTimestamp(); !known && gone != nil && (t.deployed.IsZero() || gone.Time.Before(t.deployed)) {
+			t.leaving = append(t.leaving, ref)
+		}
 		if last.comparedAs(now) && !last.isDue(at) {
 			now.Patch, now.Compared, now.CompareAgain = last.Patch, true, last.CompareAgain
 		}

@@ -43,6 +43,8 @@ type Tracking struct {
 	rewrites map[manifest.Ref]pace.Rewrites
 	// first holds the answers of the API server to the deployment itself; nil once they were processed.
 	first *manifest.Revision
+	// deployed is the time of the deployment if another process made the revision.
+	deployed time.Time
 	// leaving are the objects that were already being deleted when they were deployed.
 	leaving []manifest.Ref
 	// polled is the time at which the objects without a working watch were read.
@@ -159,7 +161,7 @@ type Observer struct {
 // one any longer.
 func (o *Observer) Track(bd *fleet.BundleDeployment, marks placement.Set, release string, made *manifest.Revision, left []manifest.Ref) (*Tracking, error) {
 	t := &Tracking{
-		Release: release, set: marks, refs: made.Refs,
+		Release: release, set: marks, refs: made.Refs, deployed: made.Deployed,
 		resources: map[schema.GroupVersionKind]schema.GroupVersionResource{},
 		seen:      map[manifest.Ref]observation{},
 		rules:     drift.RulesOf(bd.Spec.Options.Diff),
@@ -260,11 +262,6 @@ func (o *Observer) Check(ctx context.Context, bd *fleet.BundleDeployment, t *Tra
 	known, err := true, error(nil)
 	if first := t.first; first != nil {
 		t.first = nil
-		for ref, live := range first.Live {
-			if live.GetDeletionTimestamp() != nil {
-				t.leaving = append(t.leaving, ref)
-			}
-		}
 		err = o.processLive(ctx, bd, t, first.Live, first.Wanted)
 	} else {
 		known, err = o.observe(ctx, bd, t, failed)

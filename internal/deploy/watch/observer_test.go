@@ -184,3 +184,37 @@ func TestUnreachableServer_WatchHasNotFailed(t *testing.T) {
 		t.Errorf("failed: %v", failed)
 	}
 }
+
+// Another process has deployed the object. Only an object that was being deleted at that time is created again without a correction.
+func TestObjectGoneAfterRestart_IsLostIfItWasBeingDeletedAtDeployment(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		deployed time.Time
+		want     bool
+	}{
+		"deletion before the deployment: lost":    {deploytest.Noon().Add(time.Minute), true},
+		"deletion after the deployment: not lost": {deploytest.Noon().Add(-time.Minute), false},
+		"deployed by this process: lost":          {time.Time{}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := newObserved(t)
+			o.track.deployed = test.deployed
+			object, err := o.reads.Resource(deploytest.ConfigMaps()).Namespace("web").Get(t.Context(), "a", metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			deletion := metav1.NewTime(deploytest.Noon())
+			object.SetDeletionTimestamp(&deletion)
+			ref := o.track.refs[0]
+			for _, live := range []manifest.Objects{{ref: object}, {ref: nil}} {
+				if err := o.processLive(t.Context(), o.bd, o.track, live, manifest.Objects{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got := o.track.HasLost(); got != test.want {
+				t.Errorf("lost: %t", got)
+			}
+		})
+	}
+}
