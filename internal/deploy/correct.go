@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/fleet-hub/fleet/internal/deploy/access"
@@ -109,7 +107,7 @@ func (d *deployer) putRight(ctx context.Context, bd *fleet.BundleDeployment, r *
 	}
 	forced := bd.Spec.Options.ForceSyncGeneration
 	ask := isAskedFor(forced, synced) && r.repair.forced != forced
-	if !ask && !d.isAgent(bd.Name) && !r.hasLost() && !lacksOverwritten(bd.Spec.Options.Overwrites, status.ModifiedStatus) {
+	if !ask && !d.isAgent(bd.Name) && !r.hasLost(bd.Spec.Options.Overwrites) {
 		return nil
 	}
 	if ask {
@@ -131,14 +129,4 @@ func (d *deployer) putRight(ctx context.Context, bd *fleet.BundleDeployment, r *
 
 func isAskedFor(forced int64, synced *int64) bool {
 	return forced > 0 && (synced == nil || *synced != forced)
-}
-
-// lacksOverwritten reports whether an object is missing that the bundle has overwritten. An entry without a
-// namespace matches all namespaces.
-func lacksOverwritten(overwrites []fleet.OverwrittenResource, modified []fleet.ModifiedStatus) bool {
-	return slices.ContainsFunc(modified, func(m fleet.ModifiedStatus) bool {
-		return m.Missing && !m.Exist && slices.ContainsFunc(overwrites, func(o fleet.OverwrittenResource) bool {
-			return strings.EqualFold(o.Kind, m.Kind) && o.Name == m.Name && (o.Namespace == "" || o.Namespace == m.Namespace)
-		})
-	})
 }

@@ -71,8 +71,10 @@ func (r *record) untrack() { r.tracking = nil }
 // isKnown reports whether the states of all objects are known.
 func (r *record) isKnown() bool { return r.tracking != nil && r.tracking.Known }
 
-// hasLost reports whether an object is missing that was already being deleted when it was deployed.
-func (r *record) hasLost() bool { return r.isKnown() && r.tracking.HasLost() }
+// hasLost reports whether an object is missing that was already being deleted when it was deployed, or that the bundle has overwritten.
+func (r *record) hasLost(overwrites []fleet.OverwrittenResource) bool {
+	return r.isKnown() && r.tracking.HasLost(overwrites)
+}
 
 // deployAgain requests a deployment although the revision is in place.
 func (r *record) deployAgain() { r.again = true }

@@ -97,9 +97,14 @@ func (t *Tracking) AnyMissing() bool {
 	return false
 }
 
-// HasLost reports whether an object is missing that was already being deleted when it was deployed.
-func (t *Tracking) HasLost() bool {
-	return slices.ContainsFunc(t.leaving, func(ref manifest.Ref) bool { return !t.seen[ref].Exists })
+// HasLost reports whether an object is missing that was already being deleted when it was deployed, or that the bundle has
+// overwritten. An entry of overwrites without a namespace matches all namespaces.
+func (t *Tracking) HasLost(overwrites []fleet.OverwrittenResource) bool {
+	return slices.ContainsFunc(t.observedObjects(), func(s observedObject) bool {
+		return !s.Exists && (slices.Contains(t.leaving, s.Ref) || slices.ContainsFunc(overwrites, func(o fleet.OverwrittenResource) bool {
+			return strings.EqualFold(o.Kind, s.Kind) && o.Name == s.Name && (o.Namespace == "" || o.Namespace == s.Namespace)
+		}))
+	})
 }
 
 // FailingSince records that a check failed now, and returns the time of the first one that failed since the last success.

@@ -212,7 +212,7 @@ func TestObjectGoneAfterRestart_IsLostIfItWasBeingDeletedAtDeployment(t *testing
 					t.Fatal(err)
 				}
 			}
-			if got := o.track.HasLost(); got != test.want {
+			if got := o.track.HasLost(nil); got != test.want {
 				t.Errorf("lost: %t", got)
 			}
 		})

@@ -41,6 +41,31 @@ func TestAnyMissing(t *testing.T) {
 	}
 }
 
+func TestHasLost(t *testing.T) {
+	cm := refTo("ConfigMap", "web", "cm")
+	fine := seenAs("1", fleet.ResourceSummary{State: "active"})
+	tests := map[string]struct {
+		overwrites fleet.OverwrittenResource
+		seen       observation
+		want       bool
+	}{
+		"overwritten object missing":                    {fleet.OverwrittenResource{Kind: "configmap", Name: "cm"}, observation{}, true},
+		"overwritten object missing in its namespace":   {fleet.OverwrittenResource{Kind: "ConfigMap", Namespace: "web", Name: "cm"}, observation{}, true},
+		"overwritten object exists":                     {fleet.OverwrittenResource{Kind: "ConfigMap", Name: "cm"}, fine, false},
+		"overwritten object belongs to another owner":   {fleet.OverwrittenResource{Kind: "ConfigMap", Name: "cm"}, observation{Exists: true}, false},
+		"other object missing":                          {fleet.OverwrittenResource{Kind: "ConfigMap", Name: "other"}, observation{}, false},
+		"object missing, another namespace overwritten": {fleet.OverwrittenResource{Kind: "ConfigMap", Namespace: "db", Name: "cm"}, observation{}, false},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			tracking := &Tracking{refs: []manifest.Ref{cm}, seen: map[manifest.Ref]observation{cm: test.seen}}
+			if got := tracking.HasLost([]fleet.OverwrittenResource{test.overwrites}); got != test.want {
+				t.Errorf("got %t", got)
+			}
+		})
+	}
+}
+
 func refTo(kind, namespace, name string) manifest.Ref {
 	return manifest.Ref{GroupVersionKind: schema.GroupVersionKind{Group: map[string]string{"Deployment": "apps"}[kind], Version: "v1", Kind: kind}, Namespace: namespace, Name: name}
 }
