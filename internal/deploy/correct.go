@@ -77,7 +77,7 @@ func (d *deployer) corrected(ctx context.Context, bd *fleet.BundleDeployment, r 
 // no confidential values.
 func (d *deployer) rollBack(ctx context.Context, bd *fleet.BundleDeployment, from string, drifted map[manifest.Ref]bool) (*manifest.Revision, error) {
 	key, number, _ := placement.ParseRelease(from)
-	identity, err := d.accounts.Find(ctx, bd.Spec.Options.ServiceAccount)
+	identity, err := d.accounts.Find(ctx, bd)
 	if err != nil {
 		return nil, err
 	}

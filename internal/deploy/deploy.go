@@ -33,7 +33,7 @@ import (
 func (d *deployer) deploy(ctx context.Context, bd *fleet.BundleDeployment, r *record, status *fleet.BundleDeploymentStatus) error {
 	start := d.Clock()
 	key := placement.ReleaseOf(bd.Name, &bd.Spec.Options)
-	identity, err := d.accounts.Find(ctx, bd.Spec.Options.ServiceAccount)
+	identity, err := d.accounts.Find(ctx, bd)
 	if err != nil {
 		return err
 	}

@@ -76,7 +76,7 @@ func newDeployer(options Options) (*deployer, error) {
 	sealed := release.NewSeal(d.agent.Clientset.CoreV1().Secrets(options.AgentNamespace), d.inventory.Revision)
 	d.reader = release.NewReader(d.agent, d.metadata, options.AgentNamespace, sealed, options.Clock, d.stopped)
 	d.releaser = &release.Releaser{Agent: d.agent, Stopped: d.stopped, Clock: options.Clock, Slots: d.slots, Renderings: bounded.New(d.stopped, options.setOf(options.OwnBundle)), Seal: sealed, Namespace: options.AgentNamespace}
-	d.accounts = access.NewAccounts(d.agent, options.AgentNamespace)
+	d.accounts = access.NewAccounts(d.agent, options.AgentNamespace, options.OwnBundle)
 	d.namespaces = namespaces.New(d.agent, d.accounts, options.Clock, d.queue.AddAfter)
 	d.watches = watch.NewSetWatches(d.metadata, options.Clock, d.objectChanged, d.enqueueAll)
 	d.observer = &watch.Observer{

@@ -65,7 +65,7 @@ func (d *deployer) monitor(ctx context.Context, bd *fleet.BundleDeployment, r *r
 // cleaner returns a function that redacts confidential values in a text. If the values cannot be read, it redacts
 // the whole text.
 func (d *deployer) cleaner(ctx context.Context, bd *fleet.BundleDeployment) func(string) string {
-	identity, err := d.accounts.Find(ctx, bd.Spec.Options.ServiceAccount)
+	identity, err := d.accounts.Find(ctx, bd)
 	if err != nil {
 		return concealed
 	}

@@ -102,7 +102,7 @@ func (d *deployer) holdsAgent(text, namespace string) bool {
 
 func (d *deployer) uninstall(ctx context.Context, h *release.History, name string, keep []manifest.Ref, beforePurge func()) error {
 	marks := release.AnnotationsOf(h.Last())
-	identity, hooks, err := d.accounts.ForRemoval(ctx, marks[fleet.AnnotationServiceAccount])
+	identity, hooks, err := d.accounts.ForRemoval(ctx, name, marks[fleet.AnnotationServiceAccount])
 	if err != nil {
 		return err
 	}

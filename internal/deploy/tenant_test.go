@@ -32,7 +32,7 @@ func TestMayTake(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tenant, err := d.accounts.Find(t.Context(), "tenant")
+	tenant, err := d.accounts.Find(t.Context(), &fleet.BundleDeployment{Spec: fleet.BundleDeploymentSpec{Options: fleet.BundleDeploymentOptions{ServiceAccount: "tenant"}}})
 	if err != nil {
 		t.Fatal(err)
 	}

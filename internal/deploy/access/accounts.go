@@ -9,30 +9,41 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fleet-hub/fleet/internal/deploy/outcome"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
-// defaultAccount is the service account that deploys if the options name none and this account exists.
+// defaultAccount is the service account that deploys if the options name none and this account exists. It does not deploy the
+// agent itself, which needs all rights.
 const defaultAccount = "fleet-default"
 
 // Accounts caches the identities that deploy.
 type Accounts struct {
 	agent     *Identity
 	namespace string
+	ownBundle string
 
 	mu    sync.Mutex
 	known map[string]*Identity
 }
 
-func NewAccounts(agent *Identity, namespace string) *Accounts {
-	return &Accounts{agent: agent, namespace: namespace, known: map[string]*Identity{}}
+// NewAccounts returns the accounts in a namespace. ownBundle is the BundleDeployment that deploys the agent itself.
+func NewAccounts(agent *Identity, namespace, ownBundle string) *Accounts {
+	return &Accounts{agent: agent, namespace: namespace, ownBundle: ownBundle, known: map[string]*Identity{}}
 }
 
-// Find returns the identity for a service account, which has to be in the agent's namespace. For "" it returns the
-// default account if that exists, and otherwise the agent itself.
-func (a *Accounts) Find(ctx context.Context, requested string) (*Identity, error) {
+// Find returns the identity that deploys a BundleDeployment: its service account, which has to be in the agent's namespace, or
+// else the default account if that exists, or else the agent itself.
+func (a *Accounts) Find(ctx context.Context, bd *fleet.BundleDeployment) (*Identity, error) {
+	return a.find(ctx, bd.Name, bd.Spec.Options.ServiceAccount)
+}
+
+func (a *Accounts) find(ctx context.Context, name, requested string) (*Identity, error) {
 	account := requested
-	if account == "" {
+	switch {
+	case requested == "" && name == a.ownBundle:
+		return a.agent, nil
+	case requested == "":
 		account = defaultAccount
 	}
 	_, err := a.agent.Clientset.CoreV1().ServiceAccounts(a.namespace).Get(ctx, account, metav1.GetOptions{})
@@ -48,10 +59,10 @@ func (a *Accounts) Find(ctx context.Context, requested string) (*Identity, error
 	return a.as(account)
 }
 
-// ForRemoval is like find, for an uninstallation. If the account does not exist, it returns the agent itself, and
-// the hooks must not run: they would get the agent's rights.
-func (a *Accounts) ForRemoval(ctx context.Context, requested string) (identity *Identity, hooks bool, err error) {
-	identity, err = a.Find(ctx, requested)
+// ForRemoval is like Find, for the uninstallation of what name has deployed with the service account requested. If the account
+// does not exist, it returns the agent itself, and the hooks must not run: they would get the agent's rights.
+func (a *Accounts) ForRemoval(ctx context.Context, name, requested string) (identity *Identity, hooks bool, err error) {
+	identity, err = a.find(ctx, name, requested)
 	if apierrors.IsNotFound(err) {
 		return a.agent, false, nil
 	}

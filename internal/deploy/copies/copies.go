@@ -120,7 +120,7 @@ func (c *Copier) copyAll(ctx context.Context, bd *fleet.BundleDeployment, s *Sta
 		}
 	}
 	namespace := placement.NamespaceOf(&bd.Spec.Options)
-	identity, err := c.Accounts.Find(ctx, bd.Spec.Options.ServiceAccount)
+	identity, err := c.Accounts.Find(ctx, bd)
 	if err != nil {
 		return false, err
 	}

@@ -118,7 +118,7 @@ func (n *Namespaces) Mark(ctx context.Context, bd *fleet.BundleDeployment, given
 	if !changed {
 		return nil
 	}
-	identity, err := n.accounts.Find(ctx, options.ServiceAccount)
+	identity, err := n.accounts.Find(ctx, bd)
 	if err != nil {
 		return err
 	}

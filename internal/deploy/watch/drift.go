@@ -59,7 +59,7 @@ func (o *Observer) processLive(ctx context.Context, bd *fleet.BundleDeployment, 
 	}
 	var errs []error
 	autoscalers := drift.AutoscalersOf(wanted.List())
-	findIdentity := sync.OnceValues(func() (*access.Identity, error) { return o.Accounts.Find(ctx, bd.Spec.Options.ServiceAccount) })
+	findIdentity := sync.OnceValues(func() (*access.Identity, error) { return o.Accounts.Find(ctx, bd) })
 	clean := sync.OnceValue(func() func(string) string { return o.Cleaner(ctx, bd) })
 	for _, now := range uncompared {
 		ref := now.Ref

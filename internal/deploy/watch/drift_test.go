@@ -207,7 +207,7 @@ func TestPatchWithoutEffect_CausesNoDrift(t *testing.T) {
 
 // observing returns an Observer of an agent that redacts nothing.
 func observing(agent *access.Identity) *Observer {
-	return &Observer{Agent: agent, Accounts: access.NewAccounts(agent, "cattle-fleet-system"), Clock: deploytest.Noon,
+	return &Observer{Agent: agent, Accounts: access.NewAccounts(agent, "cattle-fleet-system", ""), Clock: deploytest.Noon,
 		Again: func(string, time.Duration) {},
 		Cleaner: func(context.Context, *fleet.BundleDeployment) func(string) string {
 			return func(text string) string { return text }
