@@ -42,7 +42,8 @@ type BundleDeploymentOptions struct {
 	// +nullable
 	Diff *DiffOptions `json:"diff,omitempty"`
 
-	// KeepResources keeps the resources in the cluster when the deployment is deleted.
+	// KeepResources keeps the resources in the cluster when the deployment is deleted. If the name or the namespace of
+	// the release changes, the resources of the former release also stay, and nothing tracks them: delete them by hand.
 	KeepResources bool `json:"keepResources,omitempty"`
 
 	// DeleteNamespace deletes the namespace when the GitRepo that made it goes.
@@ -175,7 +176,8 @@ type OverwrittenResource struct {
 
 // HelmOptions configures the Helm release.
 type HelmOptions struct {
-	// ValuesFiles are files of the Bundle whose values are merged in this order.
+	// ValuesFiles are files in the folder of a fleet.yaml. The command `fleet apply` merges their values in this
+	// order. They have no effect in a Bundle that is written with kubectl.
 	// +nullable
 	ValuesFiles []string `json:"valuesFiles,omitempty"`
 
