@@ -117,6 +117,10 @@ func TestKeys_WithoutEffectAreWarnings(t *testing.T) {
 		"forceSyncGeneration": {
 			"forceSyncGeneration: 3\n", []string{`app/fleet.yaml:1: forceSyncGeneration is ignored: use the flag --sync-generation`},
 		},
+		"deleteNamespace": {
+			"name: a\ndeleteNamespace: true\n", []string{`app/fleet.yaml:2: deleteNamespace has no effect, and is accepted for compatibility: delete the namespace on the clusters yourself`},
+		},
+		"deleteNamespace is false": {"deleteNamespace: false\n", nil},
 		"values files without chart": {
 			"helm:\n  valuesFiles: [v.yaml]\n",
 			[]string{`app/fleet.yaml:2: helm.valuesFiles are not read without helm.chart, and do not become resources; set helm.chart to the folder of the chart (. for this one)`},

@@ -90,6 +90,10 @@ func withoutEffect(found *warnings, root *yaml.Node, doc *document) {
 	if doc.ForceSyncGeneration != 0 {
 		found.add(lineOf(root, "forceSyncGeneration", ""), "forceSyncGeneration is ignored: use the flag --sync-generation")
 	}
+	if doc.DeleteNamespace {
+		found.add(lineOf(root, "deleteNamespace", ""),
+			"deleteNamespace has no effect, and is accepted for compatibility: delete the namespace on the clusters yourself")
+	}
 	if helm := doc.Helm; helm != nil && len(helm.ValuesFiles) > 0 && helm.Chart == "" && helm.Repo == "" {
 		found.add(lineOf(root, "valuesFiles", ""),
 			"helm.valuesFiles are not read without helm.chart, and do not become resources; set helm.chart to the folder of the chart (. for this one)")

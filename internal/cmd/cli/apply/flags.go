@@ -80,7 +80,7 @@ func (f *flags) bind(to *pflag.FlagSet) {
 func (f *flags) bindSettings(to *pflag.FlagSet) {
 	to.BoolVar(&f.settings.Paused, "paused", false, "stage the Bundles, but do not deploy them")
 	to.BoolVar(&f.settings.KeepResources, "keep-resources", false, "keep the resources in clusters when the Bundles are deleted")
-	to.BoolVar(&f.settings.DeleteNamespace, "delete-namespace", false, "delete the namespace in clusters when the Bundles are deleted")
+	to.BoolVar(&f.settings.DeleteNamespace, "delete-namespace", false, "has no effect, and is accepted for compatibility")
 	to.StringVarP(&f.settings.ServiceAccount, "service-account", "a", "", "account with which agents deploy the Bundles")
 	to.StringVar(&f.settings.TargetNamespace, "target-namespace", "", "namespace in clusters for all resources")
 	to.Int64Var(&f.settings.SyncGeneration, "sync-generation", 0, "a number that causes another deployment when it changes")

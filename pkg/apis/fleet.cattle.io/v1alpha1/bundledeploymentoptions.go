@@ -46,7 +46,7 @@ type BundleDeploymentOptions struct {
 	// the release changes, the resources of the former release also stay, and nothing tracks them: delete them by hand.
 	KeepResources bool `json:"keepResources,omitempty"`
 
-	// DeleteNamespace deletes the namespace when the GitRepo that made it goes.
+	// DeleteNamespace has no effect, and is accepted for compatibility.
 	DeleteNamespace bool `json:"deleteNamespace,omitempty"`
 
 	// Ignore selects the status conditions of resources that do not count.
