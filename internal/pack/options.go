@@ -7,6 +7,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/fleet-hub/fleet/internal/rules/state"
 	"github.com/fleet-hub/fleet/internal/yamlbound"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
@@ -78,17 +79,12 @@ func completeTarget(target *fleet.BundleTarget, index int, root *fleet.HelmOptio
 }
 
 func checkDependencies(dependencies []fleet.BundleRef) error {
-	states := []fleet.BundleState{
-		fleet.Ready, fleet.NotReady, fleet.Pending, fleet.OutOfSync, fleet.Modified, fleet.WaitApplied, fleet.ErrApplied,
-	}
 	for i, dependency := range dependencies {
 		if dependency.Name == "" && dependency.Selector == nil {
 			return fmt.Errorf("dependsOn[%d]: must specify either 'name' or 'selector'", i)
 		}
-		for j, state := range dependency.AcceptedStates {
-			if !slices.Contains(states, state) {
-				return fmt.Errorf("dependsOn[%d].acceptedStates[%d]: invalid state %q, valid values are: %v", i, j, state, states)
-			}
+		if err := state.CheckAccepted(dependency.AcceptedStates); err != nil {
+			return fmt.Errorf("dependsOn[%d].%w", i, err)
 		}
 	}
 	return nil

@@ -2,6 +2,7 @@
 package dependencies
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"sort"
@@ -20,7 +21,8 @@ import (
 // not exist or its reference is invalid.
 func Check(bd *fleet.BundleDeployment, all []*fleet.BundleDeployment) error {
 	var waiting []string
-	for _, ref := range bd.Spec.DependsOn {
+	invalid := ""
+	for i, ref := range bd.Spec.DependsOn {
 		selector, err := selectorOf(bd, ref)
 		if err != nil {
 			return err
@@ -36,6 +38,7 @@ func Check(bd *fleet.BundleDeployment, all []*fleet.BundleDeployment) error {
 			found = true
 			if !accepts(ref, state.Of(other)) {
 				waiting = append(waiting, other.Name)
+				invalid = cmp.Or(invalid, invalidState(bd, i))
 			}
 		}
 		if !found {
@@ -46,7 +49,17 @@ func Check(bd *fleet.BundleDeployment, all []*fleet.BundleDeployment) error {
 		return nil
 	}
 	sort.Strings(waiting)
-	return &outcome.DependencyError{Waiting: slices.Compact(waiting)}
+	return &outcome.DependencyError{Waiting: slices.Compact(waiting), Invalid: invalid}
+}
+
+// invalidState returns which accepted state of a reference does not exist, and what to do, or an empty string.
+func invalidState(bd *fleet.BundleDeployment, ref int) string {
+	err := state.CheckAccepted(bd.Spec.DependsOn[ref].AcceptedStates)
+	if err == nil {
+		return ""
+	}
+	return fmt.Sprintf("spec.dependsOn[%d].%v; correct it on the hub: kubectl edit bundles.fleet.cattle.io -n %s %s",
+		ref, err, bd.Labels[fleet.LabelBundleNamespace], bd.Name)
 }
 
 // selectorOf returns nil for an empty reference.

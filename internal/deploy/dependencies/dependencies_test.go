@@ -39,6 +39,8 @@ func TestDependencies(t *testing.T) {
 		"one that is modified":                 {[]fleet.BundleRef{{Name: "well"}, {Name: "modified"}}, "dependent bundle(s) are not ready: [modified]"},
 		"one that may be modified":             {[]fleet.BundleRef{{Name: "modified", AcceptedStates: []fleet.BundleState{fleet.Ready, fleet.Modified}}}, ""},
 		"one that may only be modified":        {[]fleet.BundleRef{{Name: "well", AcceptedStates: []fleet.BundleState{fleet.Modified}}}, "dependent bundle(s) are not ready: [well]"},
+		"a state that does not exist":          {[]fleet.BundleRef{{}, {Name: "well", AcceptedStates: []fleet.BundleState{fleet.Modified, "ready"}}}, `dependent bundle(s) are not ready: [well]; spec.dependsOn[1].acceptedStates[1]: invalid state "ready", valid values are: [Ready NotReady Pending OutOfSync Modified WaitApplied ErrApplied]; correct it on the hub: kubectl edit bundles.fleet.cattle.io -n fleet-default hello`},
+		"an accepted and an unknown state":     {[]fleet.BundleRef{{Name: "well", AcceptedStates: []fleet.BundleState{"ready", fleet.Ready}}}, ""},
 		"one by its labels":                    {[]fleet.BundleRef{{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "db"}}}}, "dependent bundle(s) are not ready: [labelled]"},
 		"two references to one":                {[]fleet.BundleRef{{Name: "modified"}, {Name: "modified"}}, "dependent bundle(s) are not ready: [modified]"},
 		"one that does not exist":              {[]fleet.BundleRef{{Name: "nobody"}}, "list bundledeployments: no bundles matching labels fleet.cattle.io/bundle-name=nobody,fleet.cattle.io/bundle-namespace=fleet-default in namespace fleet-default"},

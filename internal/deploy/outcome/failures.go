@@ -51,10 +51,18 @@ func IsFailure(err error) bool {
 
 // DependencyError means that a dependency is not in an accepted state. It is not a failure: the next change of a
 // dependency triggers a reconcile.
-type DependencyError struct{ Waiting []string }
+type DependencyError struct {
+	Waiting []string
+	// Invalid, if set, says which accepted state does not exist, and what to do.
+	Invalid string
+}
 
 func (e *DependencyError) Error() string {
-	return fmt.Sprintf("dependent bundle(s) are not ready: [%s]", strings.Join(e.Waiting, ", "))
+	text := fmt.Sprintf("dependent bundle(s) are not ready: [%s]", strings.Join(e.Waiting, ", "))
+	if e.Invalid != "" {
+		text += "; " + e.Invalid
+	}
+	return text
 }
 
 // LabelsRefusedError means that the release is in place, but that its namespace could not be labelled: the labels or annotations

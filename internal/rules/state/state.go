@@ -6,6 +6,8 @@
 package state
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/rancher/wrangler/v3/pkg/genericcondition"
@@ -81,15 +83,22 @@ func IsUnchecked(status *fleet.BundleDeploymentStatus) bool {
 	return !status.Ready && ready != nil && strings.HasPrefix(ready.Message, Unchecked)
 }
 
+// states returns all states, ordered by severity.
+func states() []fleet.BundleState {
+	return []fleet.BundleState{fleet.Ready, fleet.NotReady, fleet.Pending, fleet.OutOfSync, fleet.Modified, fleet.WaitApplied, fleet.ErrApplied}
+}
+
 // Rank orders states by severity, from 1 for Ready to 7 for ErrApplied. Unknown states have rank 0.
-func Rank(s fleet.BundleState) int {
-	for rank, known := range []fleet.BundleState{"", fleet.Ready, fleet.NotReady, fleet.Pending,
-		fleet.OutOfSync, fleet.Modified, fleet.WaitApplied, fleet.ErrApplied} {
-		if s == known {
-			return rank
+func Rank(s fleet.BundleState) int { return slices.Index(states(), s) + 1 }
+
+// CheckAccepted returns an error if the accepted states of a dependency include one that does not exist.
+func CheckAccepted(accepted []fleet.BundleState) error {
+	for i, state := range accepted {
+		if Rank(state) == 0 {
+			return fmt.Errorf("acceptedStates[%d]: invalid state %q, valid values are: %v", i, state, states())
 		}
 	}
-	return 0
+	return nil
 }
 
 // Display returns the printer columns of a BundleDeployment.
