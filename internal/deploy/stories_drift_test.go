@@ -491,9 +491,12 @@ func TestAutoscaler_CausesNoDrift(t *testing.T) {
 	files := driftFiles()
 	files["hpa.yaml"] = "apiVersion: autoscaling/v2\nkind: HorizontalPodAutoscaler\nmetadata: {name: pause}\n" +
 		"spec: {scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: pause}, minReplicas: 1, maxReplicas: 3}\n"
-	l.apply(bundle{Name: "x", Files: files, Options: deploytest.InNamespace(l.Name), Change: correcting(fleet.CorrectDrift{})})
+	options := deploytest.InNamespace(l.Name)
+	options.Diff = &fleet.DiffOptions{ComparePatches: []fleet.ComparePatch{{APIVersion: "v1", Kind: "ConfigMap", JSONPointers: []string{"/data/c"}}}}
+	l.apply(bundle{Name: "x", Files: files, Options: options, Change: correcting(fleet.CorrectDrift{})})
 	l.expectStatus("x", func(bd *fleet.BundleDeployment) string { return modified()(bd) + applied(bd) })
 	l.edit("deployments", "pause", `{"spec":{"replicas":3}}`)
+	l.edit("configmaps", "cm", `{"data":{"c":"x"}}`)
 	// The next edit shows that this one was compared: both are corrected, or none.
 	l.edit("configmaps", "cm", `{"data":{"a":"x"}}`)
 	l.expectStatus("x", func(bd *fleet.BundleDeployment) string {
@@ -501,6 +504,17 @@ func TestAutoscaler_CausesNoDrift(t *testing.T) {
 			return "release " + bd.Status.Release
 		}
 		return modified()(bd)
+	})
+	if got := l.field("configmaps", "cm", dig("data")); got != "map[a:b c:x]" {
+		t.Errorf("data %s", got)
+	}
+	image := dig("spec", "template", "spec", "containers", 0, "image")
+	l.edit("deployments", "pause", `{"spec":{"template":{"spec":{"containers":[{"name":"p","image":"docker.io/local/pause:2"}]}}}}`)
+	l.eventually(func() string {
+		if got := l.field("deployments", "pause", image); got != "docker.io/local/pause:1" {
+			return "image " + got
+		}
+		return ""
 	})
 	if got := l.field("deployments", "pause", dig("spec", "replicas")); got != "3" {
 		t.Errorf("%s replicas", got)

@@ -50,7 +50,7 @@ func (r *Releaser) RollBack(ctx context.Context, in Rollback) (*manifest.Revisio
 		return nil, err
 	}
 	client := r.client(h, in.Identity, in.Options.TargetNamespace, in.Set)
-	client.Only, client.Slots, client.Superseded, client.Changes = in.Only, r.Slots, in.Superseded, in.Changes
+	client.Only, client.Diff, client.Slots, client.Superseded, client.Changes = in.Only, in.Options.Diff, r.Slots, in.Superseded, in.Changes
 	run := action.NewRollback(newConfiguration(in.Identity, h, 0, client))
 	run.Version, run.Force, run.Timeout, run.MaxHistory = in.Revision, in.Force, hookTimeout, maxHistory(in.Options)
 	if err := run.Run(in.Release.Name); err != nil {

@@ -1,6 +1,8 @@
 package drift
 
 import (
+	"slices"
+
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -30,24 +32,17 @@ func AutoscalersOf(release []*unstructured.Unstructured) Autoscalers {
 	return found
 }
 
-// dropScaledReplicas drops the replicas of a desired workload if an autoscaler of the same release may have set the
-// live number. A number outside the autoscaler's limits counts as drift.
-func dropScaledReplicas(in Input, desired map[string]any) {
+// isScaled reports whether an autoscaler of the same release may have set the live number of replicas of a workload. A number
+// outside the autoscaler's limits counts as drift.
+func isScaled(in Input) bool {
 	switch in.Desired.GroupVersionKind().GroupKind() {
 	case schema.GroupKind{Group: "apps", Kind: "Deployment"}, schema.GroupKind{Group: "apps", Kind: "StatefulSet"}:
 	default:
-		return
+		return false
 	}
 	replicas, found := integer(in.Live.Object, "spec", "replicas")
-	if !found {
-		return
-	}
-	for _, object := range in.Autoscalers[workload{in.Desired.GetNamespace(), in.Desired.GetKind(), in.Desired.GetName()}] {
-		if scales(object, in.Desired, replicas) {
-			unstructured.RemoveNestedField(desired, "spec", "replicas")
-			return
-		}
-	}
+	scalers := in.Autoscalers[workload{in.Desired.GetNamespace(), in.Desired.GetKind(), in.Desired.GetName()}]
+	return found && slices.ContainsFunc(scalers, func(object *unstructured.Unstructured) bool { return scales(object, in.Desired, replicas) })
 }
 
 // scales reports whether an autoscaler of a workload may have set this number of replicas. The autoscaler may omit the API

@@ -46,7 +46,9 @@ func (c Comparer) Compare(in Input) (Patch, error) {
 	desired, live := normalise(in.Desired), normalise(in.Live)
 	in.Rules.apply(gvk, desired)
 	in.Rules.apply(gvk, live)
-	dropScaledReplicas(in, desired)
+	if isScaled(in) {
+		unstructured.RemoveNestedField(desired, "spec", "replicas")
+	}
 	k := c.kindOf(gvk)
 	want, _ := k.recast(desired).(map[string]any)
 	merged, _ := merge(live, want, k.lists(), "").(map[string]any)

@@ -18,18 +18,24 @@ const (
 // operate applies an operation of a JSON patch to an object, which it changes. It changes nothing if the path does not
 // exist in the object, or if the operation is invalid. It takes as long as its path, whatever the size of the object.
 func operate(object map[string]any, operation fleet.Operation) {
-	keys := strings.Split(operation.Path, "/")
-	if len(keys) < 2 {
+	keys := keysOf(operation.Path)
+	if len(keys) == 0 {
 		return
-	}
-	for i, key := range keys {
-		keys[i] = strings.NewReplacer("~1", "/", "~0", "~").Replace(key)
 	}
 	var value any
 	if operation.Value != "" {
 		value = operation.Value
 	}
-	operateAt(object, keys[1:], operation.Op, value)
+	operateAt(object, keys, operation.Op, value)
+}
+
+// keysOf returns the keys in a JSON pointer. What precedes the first / is ignored.
+func keysOf(pointer string) []string {
+	keys := strings.Split(pointer, "/")[1:]
+	for i, key := range keys {
+		keys[i] = strings.NewReplacer("~1", "/", "~0", "~").Replace(key)
+	}
+	return keys
 }
 
 // operateAt applies an operation below a value. It returns the value, which is another one for a list of another length.

@@ -175,16 +175,22 @@ func isPlainName(name string) bool { return regexp.QuoteMeta(name) == name }
 // apply removes from an object, which it changes, what its rules ignore: it removes the values at JSON pointers and
 // applies operations. It skips those that do not fit the object.
 func (r Rules) apply(gvk schema.GroupVersionKind, object map[string]any) {
+	for _, operation := range r.operationsFor(gvk, object) {
+		operate(object, operation)
+	}
+}
+
+// operationsFor returns the operations that the rules apply to an object, in their order.
+func (r Rules) operationsFor(gvk schema.GroupVersionKind, object map[string]any) (operations []fleet.Operation) {
 	metadata, _ := object["metadata"].(map[string]any)
 	namespace, _ := metadata["namespace"].(string)
 	name, _ := metadata["name"].(string)
 	for _, at := range r.candidates(gvk, namespace, name) {
 		if candidate := r.edits[at]; candidate.concerns(gvk.Kind, namespace, name) {
-			for _, operation := range candidate.operations {
-				operate(object, operation)
-			}
+			operations = append(operations, candidate.operations...)
 		}
 	}
+	return operations
 }
 
 // candidates returns the edits that may concern an object, in their order.

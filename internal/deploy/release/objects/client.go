@@ -25,7 +25,9 @@ import (
 	"github.com/fleet-hub/fleet/internal/deploy/manifest"
 	"github.com/fleet-hub/fleet/internal/deploy/outcome"
 	"github.com/fleet-hub/fleet/internal/deploy/placement"
+	"github.com/fleet-hub/fleet/internal/rules/drift"
 	"github.com/fleet-hub/fleet/internal/rules/state"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
@@ -47,6 +49,9 @@ type Client struct {
 	Foreign bool
 	// Only, if not nil, are the only objects that an update changes.
 	Only map[manifest.Ref]bool
+	// Diff, with Only, describes differences to ignore. An update does not change those fields, and not the replicas that an
+	// autoscaler of the release has set.
+	Diff *fleet.DiffOptions
 	// Old are the manifests of the existing revisions. Their objects whose kind the API server no longer knows are
 	// left out.
 	Old map[int]string
@@ -78,7 +83,8 @@ type Client struct {
 	rendered string         // the manifest to install, once it is rendered
 	unserved []manifest.Ref // objects that Build left out of the last manifest
 	live     map[manifest.Ref]*unstructured.Unstructured
-	deletion error // the last error of a deletion
+	deletion error       // the last error of a deletion
+	ignored  drift.Input // without objects: what an update with Only does not change
 	// madeNamespace is true if the operation has created the release's namespace.
 	madeNamespace bool
 }

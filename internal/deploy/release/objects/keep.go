@@ -6,12 +6,19 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"helm.sh/helm/v3/pkg/kube"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/cli-runtime/pkg/resource"
 
 	"github.com/fleet-hub/fleet/internal/deploy/manifest"
 	"github.com/fleet-hub/fleet/internal/deploy/placement"
+	"github.com/fleet-hub/fleet/internal/rules/drift"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 // IsTaken reports whether any object of a manifest now belongs to one of the other releases.
@@ -47,4 +54,33 @@ func (c *Client) isKept(info *resource.Info) bool {
 		}
 		return kept.GroupKind() == ref.GroupKind() && kept.Namespace == ref.Namespace && kept.Name == ref.Name
 	})
+}
+
+// keepIgnored returns a version of an object, for a correction with the live values of the fields that are not to be corrected.
+// The marks of the release are always those of the version.
+func (c *Client) keepIgnored(version runtime.Object, target *resource.Info, live runtime.Object) runtime.Object {
+	wanted, ok := version.(*unstructured.Unstructured)
+	have, okLive := live.(*unstructured.Unstructured)
+	if c.Only == nil || !ok || !okLive {
+		return version
+	}
+	var lists strategicpatch.LookupPatchMeta // unknown for custom resources
+	versioned := kube.AsVersioned(target)
+	if _, unknown := versioned.(runtime.Unstructured); !unknown {
+		if found, err := strategicpatch.NewPatchMetaFromStruct(versioned); err == nil {
+			lists = found
+		}
+	}
+	in := c.ignored
+	in.Desired, in.Live = wanted, have
+	kept := drift.KeepIgnored(in, lists)
+	if kept == wanted {
+		return version
+	}
+	for _, mark := range [][]string{{"labels", fleet.LabelSetHash}, {"annotations", ReleaseNameAnnotation}, {"annotations", ReleaseNamespaceAnnotation}} {
+		if value, found, err := unstructured.NestedString(wanted.Object, "metadata", mark[0], mark[1]); found && err == nil {
+			_ = unstructured.SetNestedField(kept.Object, value, "metadata", mark[0], mark[1]) // the field is a map in wanted
+		}
+	}
+	return kept
 }

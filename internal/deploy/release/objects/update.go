@@ -48,6 +48,9 @@ func (c *Client) Update(original, target kube.ResourceList, force bool) (*kube.R
 	if err != nil {
 		return result, err
 	}
+	if c.Only != nil {
+		c.ignored = drift.Input{Rules: drift.RulesOf(c.Diff), Autoscalers: drift.AutoscalersOf(objectsIn(target).List())}
+	}
 	var mu sync.Mutex
 	err = inBatches(c.concerned(target), func(info *resource.Info) error {
 		created, err := c.update(former, others, info, force)
@@ -184,7 +187,7 @@ func (c *Client) update(former, others []kube.ResourceList, target *resource.Inf
 		return false, fmt.Errorf("reading %s: %w", describeInfo(target), err)
 	}
 	if force {
-		answer, err := c.helper(target).Replace(target.Namespace, target.Name, true, target.Object)
+		answer, err := c.helper(target).Replace(target.Namespace, target.Name, true, c.keepIgnored(target.Object, target, live))
 		return false, c.took(target, answer, err)
 	}
 	if owner, known := ownerOf(live); known && owner != c.release {
@@ -207,7 +210,9 @@ func (c *Client) patch(before runtime.Object, target *resource.Info, live runtim
 				return fmt.Errorf("reading %s: %w", describeInfo(target), err)
 			}
 		}
-		patchType, patch, err := threeWayPatch(before, target, live)
+		wanted := *target
+		wanted.Object = c.keepIgnored(target.Object, target, live)
+		patchType, patch, err := threeWayPatch(c.keepIgnored(before, target, live), &wanted, live)
 		if err != nil {
 			return fmt.Errorf("comparing %s: %w", describeInfo(target), err)
 		}
