@@ -234,7 +234,7 @@ func (r *Releaser) alreadyMade(in Installation, h *History) (*manifest.Revision,
 	if err != nil {
 		return nil, err
 	}
-	made.Live = nil
+	made.Live, made.Deployed = nil, last.Info.LastDeployed.Time
 	return made, nil
 }
 

@@ -10,8 +10,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Limits of one kustomization. The last one also applies to the overlays of plain YAML. Kustomize builds a directory again for each time that it is listed, so a few small files can
-// require more time and memory than there is. The errors of nested components double in length with each level.
+// Limits of one kustomization. Kustomize builds a directory again for each time that it is listed, so a few small files can
+// require more time and memory than there is. The errors of nested components double in length with each level. mostBytes
+// also limits what the overlays of plain YAML patch.
 const (
 	mostDirectories = 2000
 	mostLevels      = 20

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/utils/ptr"
 
 	"github.com/fleet-hub/fleet/internal/deploy/access"
 	"github.com/fleet-hub/fleet/internal/deploy/manifest"
@@ -94,7 +95,7 @@ func (t *Tracking) note(live manifest.Objects, ignored []map[string]string, at t
 		}
 		now := observe(object, t.set.Hash, ignored)
 		last, known := t.seen[ref]
-		if gone := object.GetDeletionTimestamp(); !known && gone != nil && (t.deployed.IsZero() || gone.Time.Before(t.deployed)) {
+		if !known && t.wasLeaving(object) {
 			t.leaving = append(t.leaving, ref)
 		}
 		if last.comparedAs(now) && !last.isDue(at) {
@@ -107,6 +108,17 @@ func (t *Tracking) note(live manifest.Objects, ignored []map[string]string, at t
 		t.seen[ref] = now
 	}
 	return uncompared
+}
+
+// wasLeaving reports whether the deletion of an object was requested before the deployment. Its deletionTimestamp is later than the
+// request, by the grace period.
+func (t *Tracking) wasLeaving(object *unstructured.Unstructured) bool {
+	gone := object.GetDeletionTimestamp()
+	if gone == nil {
+		return false
+	}
+	grace := time.Duration(ptr.Deref(object.GetDeletionGracePeriodSeconds(), 0)) * time.Second
+	return t.deployed.IsZero() || gone.Add(-grace).Before(t.deployed)
 }
 
 // effectPause is the pause until a difference is compared again that a policy or webhook keeps: the policy may be removed.

@@ -190,11 +190,13 @@ func TestObjectGoneAfterRestart_IsLostIfItWasBeingDeletedAtDeployment(t *testing
 	t.Parallel()
 	for name, test := range map[string]struct {
 		deployed time.Time
+		grace    int64 // seconds
 		want     bool
 	}{
-		"deletion before the deployment: lost":    {deploytest.Noon().Add(time.Minute), true},
-		"deletion after the deployment: not lost": {deploytest.Noon().Add(-time.Minute), false},
-		"deployed by this process: lost":          {time.Time{}, true},
+		"deletion before the deployment: lost":    {deploytest.Noon().Add(time.Minute), 0, true},
+		"deletion after the deployment: not lost": {deploytest.Noon().Add(-time.Minute), 0, false},
+		"deployed by this process: lost":          {time.Time{}, 0, true},
+		"deployed in the grace period: lost":      {deploytest.Noon().Add(-5 * time.Second), 30, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -206,6 +208,7 @@ func TestObjectGoneAfterRestart_IsLostIfItWasBeingDeletedAtDeployment(t *testing
 			}
 			deletion := metav1.NewTime(deploytest.Noon())
 			object.SetDeletionTimestamp(&deletion)
+			object.SetDeletionGracePeriodSeconds(&test.grace)
 			ref := o.track.refs[0]
 			for _, live := range []manifest.Objects{{ref: object}, {ref: nil}} {
 				if err := o.processLive(t.Context(), o.bd, o.track, live, manifest.Objects{}); err != nil {
