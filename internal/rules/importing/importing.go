@@ -60,8 +60,8 @@ type Input struct {
 	Bundle *fleet.Bundle
 	// Stale means that the agent has reported before and no longer does.
 	Stale bool
-	// Doubted means that the agent has to be inspected although its settings are unchanged: its kubeconfig changed, or
-	// it is stale.
+	// Doubted means that the agent has to be inspected although its settings are unchanged: its kubeconfig changed,
+	// or failed before the process started.
 	Doubted bool
 	// Repair is what to apply again downstream, as decided by supervision.Decide.
 	Repair supervision.Repair

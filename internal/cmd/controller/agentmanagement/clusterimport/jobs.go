@@ -81,7 +81,7 @@ func (h *handler) dispatch(in gathered, out importing.Outcome) {
 				h.records.reached(key.String())
 			default:
 				if err == nil && out.Deploy != nil {
-					h.records.usedKubeconfig(key.String(), kubeconfig, fingerprintFor(cluster))
+					h.records.usedKubeconfig(key.String(), kubeconfig)
 				}
 				h.finish(written, out, in.Now, err)
 			}

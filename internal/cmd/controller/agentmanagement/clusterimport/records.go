@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -193,11 +194,13 @@ func (r *clusterRecords) putSecret(cluster string, secret *corev1.Secret, hashOf
 	return *known
 }
 
-// usedKubeconfig records that a kubeconfig was used, unless it has been replaced since.
-func (r *clusterRecords) usedKubeconfig(cluster string, kubeconfig []byte, hashOf fingerprint) {
+// usedKubeconfig records that a kubeconfig was used, unless it has been replaced since. The fingerprint of a Cluster changes when
+// Cluster API adopts it.
+func (r *clusterRecords) usedKubeconfig(cluster string, kubeconfig []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if known := r.known[cluster]; known != nil && known.kubeconfig.hash == hashOf(kubeconfig) {
+	hashes := [][sha256.Size]byte{sha256.Sum256(kubeconfig), kubeconfigs.AddressHash(kubeconfig)}
+	if known := r.known[cluster]; known != nil && slices.Contains(hashes, known.kubeconfig.hash) {
 		known.kubeconfig.changed, known.kubeconfig.failed = false, false
 	}
 }

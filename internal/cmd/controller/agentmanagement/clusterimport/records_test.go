@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	supervisionrule "github.com/fleet-hub/fleet/internal/rules/supervision"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
@@ -235,6 +236,27 @@ func TestFreshToken_RestartsTheQuietTimeOnly(t *testing.T) {
 	r.deployed("ws/a", true, true)
 	if got := r.silence("ws/a"); !got.since.Equal(clock.now) || got.tokens != 0 || got.inspections != 0 {
 		t.Errorf("one that is deployed anew begins with %+v", got)
+	}
+}
+
+// A Cluster that Cluster API adopts gets another fingerprint, between two uses of the same kubeconfig.
+func TestKubeconfigThatWasUsed_IsNoLongerInDoubt(t *testing.T) {
+	adopted := cluster()
+	adopted.Annotations = map[string]string{annotation.CAPIImported: "true"}
+	for name, at := range map[string]*fleet.Cluster{"of the user": cluster(), "of Cluster API": adopted} {
+		r, _ := newTestRecords()
+		secret := &corev1.Secret{Data: kubeconfig().Data}
+		if record := r.putSecret("ws/a", secret, fingerprintFor(at), true); !record.failed {
+			t.Errorf("%s: it has not failed", name)
+		}
+		r.usedKubeconfig("ws/a", []byte("another one"))
+		if !r.get("ws/a").kubeconfig.failed {
+			t.Errorf("%s: another kubeconfig counts as used", name)
+		}
+		r.usedKubeconfig("ws/a", kubeconfig().Data["value"])
+		if r.get("ws/a").kubeconfig.failed {
+			t.Errorf("%s: it is still in doubt", name)
+		}
 	}
 }
 
