@@ -6,6 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/rules/content"
 	"github.com/fleet-hub/fleet/internal/rules/rollout"
 	"github.com/fleet-hub/fleet/internal/rules/targeting"
@@ -154,7 +155,8 @@ func (s Selection) Steps(existing []*fleet.BundleDeployment, written Written) []
 
 // Orphans returns the BundleDeployments that belong to no target. It leaves out those of untouched Clusters, those that
 // are blocked, and those that a pause of the Bundle or of the Cluster keeps. A pause keeps nothing outside the namespace
-// of an existing Cluster, or in a workspace that the Bundle no longer reaches.
+// of an existing Cluster, in a workspace that the Bundle no longer reaches, or of an agent's own Bundle: without it, the agent
+// stays as it is.
 func (s Selection) Orphans(existing []*fleet.BundleDeployment) (orphans []*fleet.BundleDeployment) {
 	wanted := map[string]bool{}
 	for namespace := range s.blocked {
@@ -165,7 +167,7 @@ func (s Selection) Orphans(existing []*fleet.BundleDeployment) (orphans []*fleet
 	}
 	untouched := map[types.NamespacedName]bool{}
 	for _, cluster := range s.clusters {
-		if targeting.IsPaused(s.bundle, cluster) {
+		if targeting.IsPaused(s.bundle, cluster) && s.bundle.Annotations[fleet.AnnotationSetID] != names.AgentBundleSet {
 			wanted[cluster.Status.Namespace] = true
 		}
 		if isUntouched(cluster) {

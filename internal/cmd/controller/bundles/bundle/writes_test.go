@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/rules/content"
 	"github.com/fleet-hub/fleet/internal/rules/rollout"
 	"github.com/fleet-hub/fleet/internal/rules/selection"
@@ -36,6 +37,9 @@ func leaving(c *fleet.Cluster)       { c.DeletionTimestamp = &gone }
 func pausedCluster(c *fleet.Cluster) { c.Spec.Paused = true }
 func withoutPlace(c *fleet.Cluster)  { c.Status.Namespace = "" }
 func pausedBundle(b *fleet.Bundle)   { b.Spec.Paused = true }
+func ofAgent(b *fleet.Bundle) {
+	b.Annotations = map[string]string{fleet.AnnotationSetID: names.AgentBundleSet}
+}
 func everywhere(b *fleet.Bundle) {
 	b.Spec.Targets = []fleet.BundleTarget{{ClusterSelector: &metav1.LabelSelector{}}}
 }
@@ -194,6 +198,11 @@ func TestDecide(t *testing.T) {
 			input{bundle: bundle(onlyOne, pausedBundle), contentThere: true, clusters: []*fleet.Cluster{cluster("one"), cluster("two")},
 				existing: []*fleet.BundleDeployment{existing("one"), existing("two")}},
 			told{Writes: []string{"update c-one staged"}, Outcome: outcome(paused("one"))},
+		},
+		"paused Bundle of an agent that is no longer managed: orphan": {
+			input{bundle: bundle(onlyOne, pausedBundle, ofAgent), contentThere: true, clusters: []*fleet.Cluster{cluster("one")},
+				existing: []*fleet.BundleDeployment{existing("one")}},
+			told{Orphans: []string{"c-one"}, Outcome: outcome()},
 		},
 		"paused Bundle, Cluster is gone: orphan": {
 			input{bundle: bundle(onlyOne, pausedBundle), contentThere: true, clusters: []*fleet.Cluster{cluster("one")},
