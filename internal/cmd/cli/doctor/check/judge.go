@@ -94,16 +94,21 @@ func upgradeOf(cluster *fleet.Cluster, hub string, conf config.Config, here reme
 	_, freed := cluster.Labels[fleet.LabelNonManagedAgent]
 	managed := !freed && (conf.ManageAgent == nil || *conf.ManageAgent)
 	obstacle := conditions.Get(cluster.Status.Conditions, conditions.AgentManaged)
+	upgrade := here.On(remedy.Command("helm", "upgrade", "-n", remedy.NameOr(cluster.Status.Agent.Namespace, names.SystemNamespace), names.Agent,
+		"charts/fleet-agent", "--reset-then-reuse-values", "--set", "image.tag="+hub))
+	if cluster.Spec.KubeConfigSecret != "" {
+		upgrade = remedy.Command("fleet", "repair", cluster.Name, "-n", cluster.Namespace)
+	}
 	switch {
 	case managed && obstacle != nil && conditions.IsTrouble(*obstacle):
 		return ClusterCondition(cluster, *obstacle).Fix
 	case managed:
 		return remedy.Describe("bundles", cluster.Namespace, names.AgentBundle(cluster.Name))
-	case cluster.Spec.KubeConfigSecret != "":
-		return remedy.Command("fleet", "repair", cluster.Name, "-n", cluster.Namespace)
+	case freed:
+		return upgrade
 	}
-	return here.On(remedy.Command("helm", "upgrade", "-n", remedy.NameOr(cluster.Status.Agent.Namespace, names.SystemNamespace), names.Agent,
-		"charts/fleet-agent", "--reset-then-reuse-values", "--set", "image.tag="+hub))
+	// A Bundle from the time when the hub managed the agent would undo the upgrade.
+	return remedy.Command("kubectl", "delete", "bundles.fleet.cattle.io", "-n", cluster.Namespace, names.AgentBundle(cluster.Name), "--ignore-not-found") + " && " + upgrade
 }
 
 // IsOlder reports whether a release is older than another one. Versions that are not semantic ones are never older.

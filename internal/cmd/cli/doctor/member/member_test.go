@@ -159,7 +159,7 @@ func stateFaults() map[string]fault {
 			f.Cluster.Status.Conditions = condition(conditions.AgentManaged, conditions.ReasonAgentElsewhere, "elsewhere")
 		}), west, check.Warning, "v1.1.0", describe1},
 		"agent is old, and is not managed":              {"cluster-version", old(freed), west, check.Warning, "v1.1.0", helmUpgrade},
-		"agent is old, and the hub manages none":        {"cluster-version", old(func(f *Facts) { f.Config.ManageAgent = new(bool) }), west, check.Warning, "v1.1.0", helmUpgrade},
+		"agent is old, and the hub manages none":        {"cluster-version", old(func(f *Facts) { f.Config.ManageAgent = new(bool) }), west, check.Warning, "v1.1.0", "kubectl delete bundles.fleet.cattle.io -n fleet-default fleet-agent-west --ignore-not-found && " + helmUpgrade},
 		"agent is old, was imported and is not managed": {"cluster-version", old(freed, imported(Kubeconfig{Exists: true})), west, check.Warning, "v1.1.0", repair},
 		"Bundle has an error": {"cluster-bundles", func(f *Facts) {
 			f.Deployments[0].Status.Conditions = condition(conditions.Deployed, conditions.ReasonRenderingFailed, "template")
