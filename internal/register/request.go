@@ -164,7 +164,7 @@ func (a *agent) reach(ctx context.Context, at *attempt) error {
 	return err
 }
 
-// judgeToken records the hub's answer about the import token. 403 counts as accepted: the token's rights may
+// recordTokenAnswer records the hub's answer about the import token. 403 counts as accepted: the token's rights may
 // still be being created, and before the grant 403 is the expected answer. 404 counts as accepted, too.
 func (a *agent) recordTokenAnswer(at *attempt, err error) {
 	answer := hubclient.AnswerOf(err)

@@ -46,15 +46,15 @@ func (r Recovery) spread(isStored bool) time.Duration {
 	return min(max(r.Spread, RecoverySpread), LongestRecoverySpread)
 }
 
-// asksPerSpread is how often an agent of a large hub tests its rejected identity at most while it waits for its turn. The pauses
+// probesPerSpread is how often an agent of a large hub tests its rejected identity at most while it waits for its turn. The pauses
 // grow with the number of agents, so that the hub gets no more requests a second. On other hubs, the usual pauses are as long.
-const asksPerSpread = 4
+const probesPerSpread = 4
 
 // waitForTurn returns the step of an agent that waits for its turn.
 func waitForTurn(in Input, pause time.Duration) Outcome {
 	out := Outcome{Stage: Await, Awaited: RecoveryTurn, ProbeStored: in.Stored != nil, Pause: pause}
 	if spread := in.Recovery.spread(out.ProbeStored); spread > RecoverySpread {
-		out.ProbePause = spread / asksPerSpread
+		out.ProbePause = spread / probesPerSpread
 	}
 	return out
 }

@@ -24,7 +24,7 @@ const (
 	pollInterval = 100 * time.Millisecond
 	// lookTimeout limits the requests of one look. With the deadline of the wait, the last look would be cut off, and its error
 	// would replace what is known.
-	lookTimeout = 10 * time.Second
+	lookTimeout = 30 * time.Second
 )
 
 // Wait describes what to wait for.
