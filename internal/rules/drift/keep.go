@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -13,10 +12,13 @@ import (
 
 // KeepIgnored returns the desired object with the live values of the fields that the rules and the autoscalers ignore, so that
 // a correction does not change them. It leaves out such a field if the live object does not have it. If the live object lacks
-// the map or the list item that contains the field, it keeps the desired value, because the field may be required. schema
-// describes how lists are merged, and is nil if that is unknown. KeepIgnored returns in.Desired if there is no such field, and if the rules would find other differences
-// in its result, because they remove an item in the middle of a list.
-func KeepIgnored(in Input, schema strategicpatch.LookupPatchMeta) *unstructured.Unstructured {
+// the map or the list item that contains the field, it keeps the desired value, because the field may be required. replaced
+// means that the object will be replaced: then ignored fields that only the live object has are added.
+//
+// schema describes how lists are merged, and is nil if that is unknown. A field in an item of a list that is not merged by a key
+// keeps its desired value, because it is unknown which live item is the same one. KeepIgnored returns in.Desired if there is no
+// ignored field, and if the rules would find other differences in its result.
+func KeepIgnored(in Input, schema strategicpatch.LookupPatchMeta, replaced bool) *unstructured.Unstructured {
 	operations := in.Rules.operationsFor(in.Desired.GroupVersionKind(), in.Desired.Object)
 	if isScaled(in) {
 		operations = append(operations, fleet.Operation{Op: opRemove, Path: "/spec/replicas"})
@@ -24,13 +26,13 @@ func KeepIgnored(in Input, schema strategicpatch.LookupPatchMeta) *unstructured.
 	if len(operations) == 0 {
 		return in.Desired
 	}
-	out, live := in.Desired.DeepCopy(), in.Live.Object
+	out, live := in.Desired.DeepCopy(), in.Live.DeepCopy().Object // out shares values with this copy
 	if isSecret(out.GroupVersionKind().GroupKind()) {
 		EncodeStrings(out.Object)
 	}
 	for _, operation := range operations {
 		if keys := keysOf(operation.Path); len(keys) > 0 {
-			keepAt(out.Object, live, keys, operation.Op, schema)
+			keepField(out.Object, live, keys, replaced && operation.Op != opAdd, schema)
 		}
 	}
 	if !reflect.DeepEqual(without(operations, out), without(operations, in.Desired)) {
@@ -48,33 +50,27 @@ func without(operations []fleet.Operation, object *unstructured.Unstructured) ma
 	return out
 }
 
-// keepAt replaces the value that an operation concerns below a desired value by the live one. It returns the desired value, which
-// is another one for a list of another length.
-func keepAt(desired, live any, keys []string, op string, schema strategicpatch.LookupPatchMeta) any {
-	switch desired := desired.(type) {
-	case map[string]any:
-		keepField(desired, live, keys, op, schema)
-	case []any:
-		return keepItem(desired, live, keys, op, listRule{})
-	}
-	return desired
-}
-
-func keepField(desired map[string]any, live any, keys []string, op string, schema strategicpatch.LookupPatchMeta) {
+// keepField replaces the value at a path below a desired value by the live one. add means that it adds a value that only the live
+// object has.
+func keepField(desired, live any, keys []string, add bool, schema strategicpatch.LookupPatchMeta) {
+	fields, isMap := desired.(map[string]any)
 	have, known := live.(map[string]any)
+	if !isMap || !known {
+		return
+	}
 	key := keys[0]
-	value, wanted := desired[key]
+	value, wanted := fields[key]
 	kept, exists := have[key]
 	switch list, isList := value.([]any); {
-	case !wanted || !known:
+	case !wanted && !add:
 	case len(keys) == 1 && exists:
-		desired[key] = runtime.DeepCopyJSONValue(kept)
+		fields[key] = kept
 	case len(keys) == 1:
-		delete(desired, key)
+		delete(fields, key)
 	case isList:
-		desired[key] = keepItem(list, kept, keys[1:], op, lookupList(schema, key))
+		keepItem(list, kept, keys[1:], add, lookupList(schema, key))
 	default:
-		keepAt(value, kept, keys[1:], op, fieldsOf(schema, key))
+		keepField(value, kept, keys[1:], add, fieldsOf(schema, key))
 	}
 }
 
@@ -90,65 +86,30 @@ func fieldsOf(schema strategicpatch.LookupPatchMeta, key string) strategicpatch.
 	return inner
 }
 
-// keepItem is keepAt for a list.
-func keepItem(desired []any, live any, keys []string, op string, rule listRule) []any {
+// keepItem is keepField for a list.
+func keepItem(desired []any, live any, keys []string, add bool, rule listRule) {
 	have, known := live.([]any)
-	if !known {
-		return desired
+	at, found := indexOf(keys[0], len(desired))
+	if !known || !found || len(keys) == 1 || !rule.merged || rule.key == "" {
+		return
 	}
-	i, j := placesOf(keys[0], desired, have, rule)
-	switch {
-	case len(keys) == 1 && op == opAdd: // it adds an item to both lists
-	case i >= 0 && j >= 0 && len(keys) > 1:
-		desired[i] = keepAt(desired[i], have[j], keys[1:], op, rule.items)
-	case i >= 0 && j >= 0:
-		desired[i] = runtime.DeepCopyJSONValue(have[j])
-	case len(keys) == 1 && op == opRemove:
-		return keepLength(desired, have, i, j)
+	if same := counterpart(have, desired[at], at, rule.key); same >= 0 {
+		keepField(desired[at], have[same], keys[1:], add, rule.items)
 	}
-	return desired
 }
 
-// placesOf returns the places of an item in both lists, -1 for a list without it. An item that only a live list that is merged
-// has needs no place, because a patch does not change it.
-func placesOf(key string, desired, live []any, rule listRule) (i, j int) {
-	i, wanted := indexOf(key, len(desired))
-	j, exists := indexOf(key, len(live))
-	switch {
-	case !wanted && (!exists || rule.merged):
-		return -1, -1
-	case !wanted:
-		return -1, j
-	case rule.merged:
-		return i, counterpart(live, desired[i], i, rule.key)
-	case !exists:
-		return i, -1
-	}
-	return i, j
-}
-
-// keepLength adds or removes an item that only one of the lists has.
-func keepLength(desired, live []any, i, j int) []any {
-	switch {
-	case i >= 0:
-		return slices.Delete(desired, i, i+1)
-	case j == len(desired):
-		return append(desired, runtime.DeepCopyJSONValue(live[j]))
-	}
-	return desired
-}
-
-// counterpart returns the place of an item in a live list that is merged by a key, or as a set if key is empty. It returns -1 if
-// the live list does not have the item. It prefers the same place, because the key need not be unique.
+// counterpart returns the place of an item in a live list that is merged by a key, or -1. It looks at the same place first, because
+// the key need not be unique, and then at the places around it.
 func counterpart(live []any, item any, at int, key string) int {
-	same := func(have any) bool {
-		if key == "" {
-			return identify(have) == identify(item)
-		}
-		return identify(keyOf(have, key)) == identify(keyOf(item, key))
-	}
+	wanted := identify(keyOf(item, key))
+	same := func(have any) bool { return identify(keyOf(have, key)) == wanted }
 	if at < len(live) && same(live[at]) {
 		return at
 	}
-	return slices.IndexFunc(live, same)
+	first := min(max(0, at-mostTried), len(live))
+	place := slices.IndexFunc(live[first:min(at+mostTried, len(live))], same)
+	if place < 0 {
+		return -1
+	}
+	return first + place
 }

@@ -57,8 +57,8 @@ func (c *Client) isKept(info *resource.Info) bool {
 }
 
 // keepIgnored returns a version of an object, for a correction with the live values of the fields that are not to be corrected.
-// The marks of the release are always those of the version.
-func (c *Client) keepIgnored(version runtime.Object, target *resource.Info, live runtime.Object) runtime.Object {
+// The marks of the release are always those of the version. replaced means that the version replaces the object.
+func (c *Client) keepIgnored(version runtime.Object, target *resource.Info, live runtime.Object, replaced bool) runtime.Object {
 	wanted, ok := version.(*unstructured.Unstructured)
 	have, okLive := live.(*unstructured.Unstructured)
 	if c.Only == nil || !ok || !okLive {
@@ -73,7 +73,7 @@ func (c *Client) keepIgnored(version runtime.Object, target *resource.Info, live
 	}
 	in := c.ignored
 	in.Desired, in.Live = wanted, have
-	kept := drift.KeepIgnored(in, lists)
+	kept := drift.KeepIgnored(in, lists, replaced)
 	if kept == wanted {
 		return version
 	}

@@ -79,6 +79,7 @@ func TestCorrection_KeepsFieldsThatAreNotCompared(t *testing.T) {
 		"autoscaler":                                  {nil, scaled, []string{wanted, hpa}, false, false, `{"spec":{"paused":false}}`},
 		"autoscaler, replicas beyond its limits":      {nil, deployment(marks, "{replicas: 21}"), []string{deployment(marks, "{replicas: 2}"), hpa}, false, false, `{"spec":{"replicas":2}}`},
 		"autoscaler, object is replaced":              {nil, scaled, []string{wanted, hpa}, true, false, `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"labels":{"objectset.rio.cattle.io/hash":"set"},"name":"a","namespace":"web"},"spec":{"paused":false,"replicas":20}}`},
+		"autoscaler, replaced object has no replicas": {nil, scaled, []string{deployment(marks, "{paused: false}"), hpa}, true, false, `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"labels":{"objectset.rio.cattle.io/hash":"set"},"name":"a","namespace":"web"},"spec":{"paused":false,"replicas":20}}`},
 		"rule for all labels: the mark is set anyway": {ignoring("/metadata/labels"), deployment("", "{replicas: 20}"), []string{deployment(marks, "{replicas: 2}")}, false, false, all},
 	}
 	for name, test := range tests {

@@ -187,7 +187,7 @@ func (c *Client) update(former, others []kube.ResourceList, target *resource.Inf
 		return false, fmt.Errorf("reading %s: %w", describeInfo(target), err)
 	}
 	if force {
-		answer, err := c.helper(target).Replace(target.Namespace, target.Name, true, c.keepIgnored(target.Object, target, live))
+		answer, err := c.helper(target).Replace(target.Namespace, target.Name, true, c.keepIgnored(target.Object, target, live, true))
 		return false, c.took(target, answer, err)
 	}
 	if owner, known := ownerOf(live); known && owner != c.release {
@@ -211,8 +211,8 @@ func (c *Client) patch(before runtime.Object, target *resource.Info, live runtim
 			}
 		}
 		wanted := *target
-		wanted.Object = c.keepIgnored(target.Object, target, live)
-		patchType, patch, err := threeWayPatch(c.keepIgnored(before, target, live), &wanted, live)
+		wanted.Object = c.keepIgnored(target.Object, target, live, false)
+		patchType, patch, err := threeWayPatch(c.keepIgnored(before, target, live, false), &wanted, live)
 		if err != nil {
 			return fmt.Errorf("comparing %s: %w", describeInfo(target), err)
 		}
