@@ -16,8 +16,8 @@ import (
 // means that the object will be replaced: then ignored fields that only the live object has are added.
 //
 // schema describes how lists are merged, and is nil if that is unknown. A field in an item of a list that is not merged by a key
-// keeps its desired value, because it is unknown which live item is the same one. KeepIgnored returns in.Desired if there is no
-// ignored field, and if the rules would find other differences in its result.
+// keeps its desired value, because it is unknown which live item is the same one. KeepIgnored returns in.Desired if nothing in
+// the object is ignored, and if the rules would find other differences in its result.
 func KeepIgnored(in Input, schema strategicpatch.LookupPatchMeta, replaced bool) *unstructured.Unstructured {
 	operations := in.Rules.operationsFor(in.Desired.GroupVersionKind(), in.Desired.Object)
 	if isScaled(in) {
