@@ -28,7 +28,7 @@ const (
 	defaultSeparator   = ":"
 )
 
-// maxInput is the maximum size in bytes of a file that a flag names.
+// maxInput is the maximum size in bytes of a file that a flag names, and of standard input.
 const maxInput = 4 << 20
 
 // stdio means standard input or output where a file could be.
@@ -192,7 +192,7 @@ func (c *command) options(name string) (pack.Options, error) {
 		options.Targets, options.Restrictions = spec.Targets, spec.TargetRestrictions
 	}
 	if c.bundleFile == stdio && !c.drivenScan {
-		options.Input, err = io.ReadAll(io.LimitReader(c.streams.In, maxInput))
+		options.Input, err = readBounded(c.streams.In, "standard input")
 	}
 	return options, err
 }
@@ -279,9 +279,13 @@ func readInput(path string) ([]byte, error) {
 		return nil, err
 	}
 	defer opened.Close()
-	text, err := io.ReadAll(io.LimitReader(opened, maxInput+1))
+	return readBounded(opened, path)
+}
+
+func readBounded(in io.Reader, name string) ([]byte, error) {
+	text, err := io.ReadAll(io.LimitReader(in, maxInput+1))
 	if err == nil && len(text) > maxInput {
-		err = fmt.Errorf("%s is larger than %d MiB", path, maxInput>>20)
+		err = fmt.Errorf("%s is larger than %d MiB", name, maxInput>>20)
 	}
 	return text, err
 }

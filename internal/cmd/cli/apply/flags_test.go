@@ -83,6 +83,16 @@ func TestTargetsFile_IsAddedAndMayBeMissing(t *testing.T) {
 	}
 }
 
+func TestTooMuchStandardInput_IsRefused(t *testing.T) {
+	t.Chdir(folder(t, map[string]string{"a/cm.yaml": configMap}))
+	var out, problems bytes.Buffer
+	streams := genericiooptions.IOStreams{In: strings.NewReader("namespace: in\n" + strings.Repeat("#\n", 2<<20)), Out: &out, ErrOut: &problems}
+	code := cli.Run(t.Context(), []string{"fleet", "apply", "-o", "-", "-b", "-", "demo", "a"}, streams, func(string) string { return "" })
+	if code == exit.Done || !strings.Contains(problems.String(), "standard input is larger than 4 MiB") {
+		t.Errorf("code %d, standard output:\n%s\nstandard error:\n%s", code, out.String(), problems.String())
+	}
+}
+
 func TestOptionsFromStandardInput_HoldForEveryFolder(t *testing.T) {
 	t.Chdir(folder(t, map[string]string{"a/cm.yaml": configMap, "a/fleet.yaml": "namespace: own", "b/cm.yaml": configMap}))
 	var out, problems bytes.Buffer

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"helm.sh/helm/v3/pkg/kube"
@@ -344,6 +345,8 @@ func inBatches(list kube.ResourceList, do func(*resource.Info) error) error {
 	return nil
 }
 
+// inParallel calls do for every object. It stops early after as many failures as objects run at once: an API server or
+// a webhook that does not answer takes up to 30 seconds for each of possibly thousands of objects.
 func inParallel(list kube.ResourceList, do func(*resource.Info) error) error {
 	if len(list) == 1 {
 		return guarded(list[0], do)
@@ -351,11 +354,17 @@ func inParallel(list kube.ResourceList, do func(*resource.Info) error) error {
 	errs := make([]error, len(list))
 	slots := make(chan struct{}, access.Parallelism)
 	var group sync.WaitGroup
+	var failures atomic.Int32
 	for i, info := range list {
 		slots <- struct{}{}
+		if failures.Load() >= access.Parallelism {
+			break
+		}
 		group.Go(func() {
 			defer func() { <-slots }()
-			errs[i] = guarded(info, do)
+			if errs[i] = guarded(info, do); errs[i] != nil {
+				failures.Add(1)
+			}
 		})
 	}
 	group.Wait()

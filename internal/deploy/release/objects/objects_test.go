@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -90,6 +91,20 @@ func TestCustomResourcePatch_CannotChangeIdentity(t *testing.T) {
 	}
 }
 
+// An API server that does not answer takes up to 30 seconds for each object.
+func TestInBatches_EndsEarlyWhenAllObjectsFail(t *testing.T) {
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: "A"})
+	var tried atomic.Int32
+	err := inBatches(slices.Repeat(kube.ResourceList{infoFor(object)}, 1000), func(*resource.Info) error {
+		tried.Add(1)
+		return errors.New("no")
+	})
+	if n := tried.Load(); err == nil || n < access.Parallelism || n >= 2*access.Parallelism {
+		t.Errorf("%d objects of 1000 were tried, want %d to %d; error %v", n, access.Parallelism, 2*access.Parallelism-1, err)
+	}
+}
+
 func TestInBatches(t *testing.T) {
 	list := func(kinds ...string) kube.ResourceList {
 		var infos kube.ResourceList
@@ -111,6 +126,7 @@ func TestInBatches(t *testing.T) {
 		"kind appears again: another batch":   {list("A", "B", "A"), "", "A B A"},
 		"more objects of a kind than workers": {list(slices.Repeat([]string{"A"}, 20)...), "", strings.TrimSpace(strings.Repeat("A ", 20))},
 		"error: no batch after it":            {list("A", "B", "B", "C"), "B", "A B B !"},
+		"one of many fails: all are done":     {append(list(slices.Repeat([]string{"A"}, 100)...), list("B")...), "B", strings.Repeat("A ", 100) + "B !"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
