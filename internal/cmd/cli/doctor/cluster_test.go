@@ -5,16 +5,21 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/fleet-hub/fleet/e2e/framework/golden"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/clitest"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/check"
+	"github.com/fleet-hub/fleet/internal/kube/foreign"
+	kubeconfigs "github.com/fleet-hub/fleet/internal/kube/kubeconfig"
 	"github.com/fleet-hub/fleet/internal/kube/kubetest"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -114,4 +119,87 @@ func TestUnknownContextOfTheCluster_IsAnError(t *testing.T) {
 	if got := p.run("--cluster-context", "nowhere"); !strings.HasPrefix(got, "exit code 3\nerror: reading the kubeconfig") {
 		t.Error(got)
 	}
+}
+
+// The hub's settings decide which kubeconfigs the hub uses. Both commands judge by them.
+func TestKubeconfig_IsJudgedByTheSettingsOfTheHub(t *testing.T) {
+	const server, ca = "https://10.99.0.3:6443", "certificate-authority-data: Y2E="
+	loopback := kubetest.Kubeconfig(server, "https://127.0.0.1:6443", "SECRET", "CANARY")
+	unverified := kubetest.Kubeconfig(ca, "insecure-skip-tls-verify: true", "SECRET", "CANARY")
+	for name, test := range map[string]struct {
+		kubeconfig []byte
+		settings   string
+		workspace  string
+		insecure   string
+		want       error
+	}{
+		"address of another machine":                      {kubetest.Kubeconfig(), `{}`, "fleet-default", "false", nil},
+		"loopback address":                                {loopback, `{}`, "fleet-default", "false", foreign.ErrKubeconfigAddress},
+		"loopback address that the operator allows":       {loopback, `{"allowLocalKubeconfigs": true}`, "fleet-default", "false", nil},
+		"loopback address of the hub's own Cluster":       {loopback, `{"bootstrap": {"namespace": "fleet-local"}}`, "fleet-local", "false", nil},
+		"network that the operator refuses":               {kubetest.Kubeconfig(), `{"refusedKubeconfigCIDRs": ["10.99.0.0/16"]}`, "fleet-default", "false", foreign.ErrKubeconfigAddress},
+		"server without TLS":                              {kubetest.Kubeconfig(server, "http://10.99.0.3"), `{}`, "fleet-default", "false", foreign.ErrKubeconfigPlain},
+		"server that is not verified":                     {unverified, `{}`, "fleet-default", "false", kubeconfigs.ErrKubeconfigInsecure},
+		"server that is not verified, which is permitted": {unverified, `{}`, "fleet-default", "true", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			controller := &appsv1.Deployment{ObjectMeta: meta(system, names.ControllerConfig)}
+			controller.Spec.Template.Spec.Containers = []corev1.Container{{Env: []corev1.EnvVar{{Name: "FLEET_ALLOW_INSECURE_KUBECONFIGS", Value: test.insecure}}}}
+			server := clitest.Start(t, controller,
+				&corev1.ConfigMap{ObjectMeta: meta(system, names.ControllerConfig), Data: map[string]string{names.ConfigKey: test.settings}},
+				&fleet.Cluster{ObjectMeta: meta(test.workspace, "local"), Spec: fleet.ClusterSpec{KubeConfigSecret: "kubeconfig"}},
+				&corev1.Secret{ObjectMeta: meta(test.workspace, "kubeconfig"), Data: map[string][]byte{"value": test.kubeconfig}})
+			onHub := rowOf(t, server, "hub-kubeconfigs-valid", "hub", "-n", test.workspace)
+			ofCluster := rowOf(t, server, "cluster-kubeconfig", "cluster", "local", "-n", test.workspace)
+			if test.want == nil {
+				if onHub.Verdict != check.OK || ofCluster.Verdict != check.OK {
+					t.Errorf("%+v\n%+v", onHub, ofCluster)
+				}
+				return
+			}
+			if ofCluster.Verdict != check.Failed || ofCluster.Cause != test.want.Error() || ofCluster.Fix != onHub.Fix ||
+				onHub.Cause != "Secret "+test.workspace+"/kubeconfig: "+ofCluster.Cause {
+				t.Errorf("of the hub %+v\nof the cluster %+v", onHub, ofCluster)
+			}
+		})
+	}
+}
+
+// Tenants may not read the hub's settings. What these may permit is not reported.
+func TestKubeconfigWithSettingsThatCannotBeRead_IsNotRefusedByThem(t *testing.T) {
+	for name, test := range map[string]struct {
+		kubeconfig []byte
+		want       check.Verdict
+	}{
+		"address that they may permit":        {kubetest.Kubeconfig("https://10.99.0.3:6443", "https://127.0.0.1:6443"), check.OK},
+		"missing TLS, which they may permit":  {kubetest.Kubeconfig("certificate-authority-data: Y2E=", "insecure-skip-tls-verify: true"), check.OK},
+		"command, which no settings permit":   {kubetest.Kubeconfig("token: SECRET", "exec: {command: CANARY}"), check.Failed},
+		"server without TLS, which none does": {kubetest.Kubeconfig("https://10.99.0.3", "http://10.99.0.3"), check.Failed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := clitest.Start(t, &fleet.Cluster{ObjectMeta: meta("fleet-default", "west"), Spec: fleet.ClusterSpec{KubeConfigSecret: "kubeconfig"}},
+				&corev1.Secret{ObjectMeta: meta("fleet-default", "kubeconfig"), Data: map[string][]byte{"value": test.kubeconfig}})
+			for _, resource := range []string{"api/v1/namespaces/" + system + "/configmaps", "apis/apps/v1/namespaces/" + system + "/deployments"} {
+				server.Refuse("GET /"+resource+"/"+names.ControllerConfig, 403)
+			}
+			if row := rowOf(t, server, "cluster-kubeconfig", "cluster", "west"); row.Verdict != test.want {
+				t.Errorf("%+v", row)
+			}
+		})
+	}
+}
+
+// rowOf returns the row of a check.
+func rowOf(t *testing.T, server *clitest.Server, id string, args ...string) check.Row {
+	t.Helper()
+	_, text, _ := strings.Cut(run(t, server, append(args, "--all", "-o", "json")...), "{")
+	var report check.Report
+	if err := json.NewDecoder(strings.NewReader("{" + text)).Decode(&report); err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(report.Rows, func(r check.Row) bool { return r.ID == id })
+	if i < 0 {
+		t.Fatalf("no row of %s in %+v", id, report)
+	}
+	return report.Rows[i]
 }

@@ -149,22 +149,28 @@ func faults() map[string]fault {
 		}, "ClusterGroup fleet-default/all", check.Failed, "the selector is invalid", "kubectl edit clustergroups.fleet.cattle.io -n fleet-default all"},
 
 		"kubeconfig Secret is missing": {"hub-kubeconfigs-exist", func(f *Facts) { delete(f.Kubeconfigs, eastSecret) }, east, check.Failed, `Secret fleet-default/east-kubeconfig, or its key "value", does not exist`, newSecret},
-		"kubeconfig runs a command":    {"hub-kubeconfigs-valid", func(f *Facts) { f.Kubeconfigs[eastSecret] = Kubeconfig{Exists: true, Err: foreign.ErrKubeconfigPlain} }, east, check.Failed, "does not begin with https://", "kubectl config view --raw --flatten --minify --context east > east.kubeconfig && " + write},
-		"kubeconfig has expired":       {"hub-kubeconfigs-expiry", func(f *Facts) { f.Kubeconfigs[eastSecret] = Kubeconfig{Exists: true, Expires: f.Now.AddDate(0, 0, -1)} }, east, check.Failed, "expired on 2026-05-03", write},
+		"kubeconfig runs a command": {"hub-kubeconfigs-valid", func(f *Facts) {
+			f.Kubeconfigs[eastSecret] = check.Kubeconfig{Exists: true, Err: foreign.ErrKubeconfigPlain}
+		}, east, check.Failed, "does not begin with https://", "kubectl config view --raw --flatten --minify --context east > east.kubeconfig && " + write},
+		"kubeconfig has expired": {"hub-kubeconfigs-expiry", func(f *Facts) {
+			f.Kubeconfigs[eastSecret] = check.Kubeconfig{Exists: true, Expires: f.Now.AddDate(0, 0, -1)}
+		}, east, check.Failed, "expired on 2026-05-03", write},
 		"kubeconfig expires soon, and no provider renews it": {"hub-kubeconfigs-expiry", func(f *Facts) {
 			f.Clusters[1].Annotations = map[string]string{annotation.CAPICluster: "fleet-default/east/1"}
 			f.Clusters[1].Spec.KubeConfigSecret = "mine"
-			f.Kubeconfigs[types.NamespacedName{Namespace: workspace, Name: "mine"}] = Kubeconfig{Exists: true, Expires: f.Now.AddDate(0, 0, 5)}
+			f.Kubeconfigs[types.NamespacedName{Namespace: workspace, Name: "mine"}] = check.Kubeconfig{Exists: true, Expires: f.Now.AddDate(0, 0, 5)}
 		}, east, check.Warning, "expires in 5d", "kubectl create secret generic -n fleet-default mine --from-file=value=east.kubeconfig --dry-run=client -o yaml | kubectl apply -f -"},
-		"kubeconfig expires soon":         {"hub-kubeconfigs-expiry", func(f *Facts) { f.Kubeconfigs[eastSecret] = Kubeconfig{Exists: true, Expires: f.Now.AddDate(0, 0, 5)} }, east, check.Warning, "expires in 5d", write},
+		"kubeconfig expires soon": {"hub-kubeconfigs-expiry", func(f *Facts) {
+			f.Kubeconfigs[eastSecret] = check.Kubeconfig{Exists: true, Expires: f.Now.AddDate(0, 0, 5)}
+		}, east, check.Warning, "expires in 5d", write},
 		"cluster rejects the kubeconfig":  {"hub-kubeconfigs-accepted", withImported(conditions.Imported, conditions.ReasonDownstreamUnauthorized, "rejected"), east, check.Failed, "DownstreamUnauthorized: rejected", write},
 		"kubeconfig of another workspace": {"hub-kubeconfigs-accepted", withImported(conditions.Imported, conditions.ReasonKubeconfigNamespaceRefused, "refused"), east, check.Failed, "refused", "kubectl annotate secret --overwrite -n fleet-default east-kubeconfig fleet.cattle.io/allowed-workspaces=fleet-default"},
 		"kubeconfig of another workspace, which others may use": {"hub-kubeconfigs-accepted", func(f *Facts) {
 			withImported(conditions.Imported, conditions.ReasonKubeconfigNamespaceRefused, "refused")(f)
-			f.Kubeconfigs[eastSecret] = Kubeconfig{Exists: true, Allowed: "a,b"}
+			f.Kubeconfigs[eastSecret] = check.Kubeconfig{Exists: true, Allowed: "a,b"}
 		}, east, check.Failed, "run the fix only if workspace fleet-default may control the cluster", "kubectl annotate secret --overwrite -n fleet-default east-kubeconfig fleet.cattle.io/allowed-workspaces=a,b,fleet-default"},
 		"kubeconfig has a wrong address": {"hub-kubeconfigs-valid", func(f *Facts) {
-			f.Kubeconfigs[eastSecret] = Kubeconfig{Exists: true, Err: foreign.ErrKubeconfigAddress}
+			f.Kubeconfigs[eastSecret] = check.Kubeconfig{Exists: true, Err: foreign.ErrKubeconfigAddress}
 		}, east, check.Failed, "use an address that other machines reach", address + write},
 		"kubeconfig leads to the hub": {"hub-kubeconfigs-accepted", withImported(conditions.Imported, conditions.ReasonTargetIsHub, "the hub"), east, check.Failed, "TargetIsHub: the hub", write},
 
@@ -329,14 +335,14 @@ func TestNoFaults(t *testing.T) {
 		"silence has a check of its own":   {"hub-clusters-conditions", with(conditions.AgentReporting, conditions.ReasonAgentNotReporting, "silent")},
 		"kubeconfig without a configuration, which may allow it": {"hub-kubeconfigs-valid", func(f *Facts) {
 			f.Config = Configuration{}
-			f.Kubeconfigs[types.NamespacedName{Namespace: workspace, Name: "east-kubeconfig"}] = Kubeconfig{Exists: true, Err: foreign.ErrKubeconfigAddress}
+			f.Kubeconfigs[types.NamespacedName{Namespace: workspace, Name: "east-kubeconfig"}] = check.Kubeconfig{Exists: true, Err: foreign.ErrKubeconfigAddress}
 		}},
 		"kubeconfig that a provider of Cluster API renews": {"hub-kubeconfigs-expiry", func(f *Facts) {
 			f.Clusters[1].Annotations = map[string]string{annotation.CAPICluster: "fleet-default/east/1"}
-			f.Kubeconfigs[types.NamespacedName{Namespace: workspace, Name: "east-kubeconfig"}] = Kubeconfig{Exists: true, Expires: f.Now.Add(time.Hour)}
+			f.Kubeconfigs[types.NamespacedName{Namespace: workspace, Name: "east-kubeconfig"}] = check.Kubeconfig{Exists: true, Expires: f.Now.Add(time.Hour)}
 		}},
 		"kubeconfig never expires": {"hub-kubeconfigs-expiry", func(f *Facts) {
-			f.Kubeconfigs[types.NamespacedName{Namespace: workspace, Name: "east-kubeconfig"}] = Kubeconfig{Exists: true}
+			f.Kubeconfigs[types.NamespacedName{Namespace: workspace, Name: "east-kubeconfig"}] = check.Kubeconfig{Exists: true}
 		}},
 		"token of an import never expires": {"hub-tokens-expiry", func(f *Facts) {
 			f.Tokens[0].Spec.TTL, f.Tokens[0].OwnerReferences = nil, []metav1.OwnerReference{{Kind: "Cluster"}}

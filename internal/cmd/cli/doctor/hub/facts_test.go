@@ -17,6 +17,7 @@ import (
 
 	"github.com/fleet-hub/fleet/charts"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/clitest"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/check"
 	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/crds"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
@@ -136,7 +137,7 @@ func healthy(t *testing.T) *Facts {
 		Mappings: []*fleet.BundleNamespaceMapping{{
 			ObjectMeta: named(workspace, "shared"), BundleSelector: &metav1.LabelSelector{}, NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"fleet": "shared"}},
 		}},
-		Kubeconfigs: map[types.NamespacedName]Kubeconfig{{Namespace: workspace, Name: "east-kubeconfig"}: {Exists: true, Expires: clitest.Noon().AddDate(1, 0, 0)}},
+		Kubeconfigs: map[types.NamespacedName]check.Kubeconfig{{Namespace: workspace, Name: "east-kubeconfig"}: {Exists: true, Expires: clitest.Noon().AddDate(1, 0, 0)}},
 		Values:      []*metav1.PartialObjectMetadata{partial(workspace, "west", nil)},
 	}
 	for _, name := range ownLeases() {

@@ -54,7 +54,7 @@ type Facts struct {
 	Bundles       []Bundle
 	Mappings      []*fleet.BundleNamespaceMapping
 	// Kubeconfigs are the Secrets that Clusters name.
-	Kubeconfigs map[types.NamespacedName]Kubeconfig
+	Kubeconfigs map[types.NamespacedName]check.Kubeconfig
 
 	// These are read without their content.
 	BundleDeployments, Namespaces, Accounts, Services, Credentials, Values, GitRepos, HelmOps []*metav1.PartialObjectMetadata
@@ -81,18 +81,6 @@ type Bundle struct {
 	Changed time.Time
 	// Size is the size of the whole object as JSON, in bytes.
 	Size int
-}
-
-// Kubeconfig is a Secret that a Cluster names.
-type Kubeconfig struct {
-	// Exists means that the Secret exists and has the key of kubeconfigs.
-	Exists bool
-	// Err is why the hub refuses the kubeconfig. It contains nothing of it.
-	Err error
-	// Allowed is the list of workspaces that may use the Secret, besides its own.
-	Allowed string
-	// Expires is when its client certificate or token expires. The zero time means never, or that this is not known.
-	Expires time.Time
 }
 
 // The sources of facts.

@@ -2,7 +2,6 @@ package hub
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/check"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/remedy"
-	"github.com/fleet-hub/fleet/internal/kube/foreign"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/rules/capi"
 	clusterrules "github.com/fleet-hub/fleet/internal/rules/clusters"
@@ -58,11 +56,7 @@ func checkKubeconfigsValid(f *Facts) []check.Row {
 	var groups check.Groups
 	for _, cluster := range f.Imported() {
 		if err := f.Kubeconfigs[clusterrules.KubeconfigSecret(cluster)].Err; err != nil {
-			fix := remedy.OfCluster(cluster, conditions.ReasonKubeconfigInvalid)
-			if errors.Is(err, foreign.ErrKubeconfigAddress) {
-				fix = remedy.OfRefusedAddress(cluster)
-			}
-			groups.Add(err.Error(), check.Fail(check.OfFleet("Cluster", cluster), fmt.Sprintf("Secret %s: %v", clusterrules.KubeconfigSecret(cluster), err), fix))
+			groups.Add(err.Error(), check.Fail(check.OfFleet("Cluster", cluster), fmt.Sprintf("Secret %s: %v", clusterrules.KubeconfigSecret(cluster), err), check.KubeconfigFix(cluster, err)))
 		}
 	}
 	return groups.Rows()

@@ -4,11 +4,15 @@ import (
 	"context"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/access"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/check"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/hubconfig"
 	"github.com/fleet-hub/fleet/internal/config"
+	"github.com/fleet-hub/fleet/internal/kube/foreign"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	clusterrules "github.com/fleet-hub/fleet/internal/rules/clusters"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -28,6 +32,7 @@ func (r Report) Rows() []check.Row { return check.Run(Checks(), r.Facts, r.Missi
 func Gather(ctx context.Context, hub *access.Cluster, cluster *fleet.Cluster, scope Scope, now time.Time) Report {
 	g := &gatherer{hub: hub, Facts: &Facts{Scope: scope, Now: now, Cluster: cluster}}
 	missing := check.Gather(ctx, g.readers())
+	g.Kubeconfig = check.ReadKubeconfig(g.secret, g.rules())
 	return Report{Facts: g.Facts, Missing: missing}
 }
 
@@ -35,6 +40,11 @@ func Gather(ctx context.Context, hub *access.Cluster, cluster *fleet.Cluster, sc
 type gatherer struct {
 	*Facts
 	hub *access.Cluster
+	// secret contains the kubeconfig, and controller is the Deployment of the hub's controllers. They may be nil.
+	secret     *corev1.Secret
+	controller *appsv1.Deployment
+	// configured means that Config is the hub's.
+	configured bool
 }
 
 func (g *gatherer) readers() []check.Reader {
@@ -53,8 +63,10 @@ func (g *gatherer) readers() []check.Reader {
 		in(SourceSystem, "get", "", "namespaces", "", g.readSystem),
 		in(SourceConfig, "get", "", "configmaps", g.System, g.readConfig),
 	}
-	if g.Imported() {
-		readers = append(readers, in(SourceKubeconfig, "get", "", "secrets", clusterrules.KubeconfigSecret(g.Cluster).Namespace, g.readKubeconfig))
+	if secret := clusterrules.KubeconfigSecret(g.Cluster); g.Imported() {
+		readers = append(readers,
+			in(SourceKubeconfig, "get", "", "secrets", secret.Namespace, check.Get(&g.secret, g.hub.Core.CoreV1().Secrets(secret.Namespace), secret.Name)),
+			in(sourceController, "get", appsv1.GroupName, "deployments", g.System, check.Get(&g.controller, g.hub.Core.AppsV1().Deployments(g.System), names.ControllerConfig)))
 	}
 	return readers
 }
@@ -89,14 +101,13 @@ func (g *gatherer) readConfig(ctx context.Context) error {
 	}
 	g.Version = found.Annotations[fleet.AnnotationVersion]
 	g.Config, _, err = config.Parse([]byte(found.Data[names.ConfigKey]), config.Default(g.Version))
+	g.configured = err == nil
 	return err
 }
 
-func (g *gatherer) readKubeconfig(ctx context.Context) error {
-	name := clusterrules.KubeconfigSecret(g.Cluster)
-	secret, err := g.hub.Core.CoreV1().Secrets(name.Namespace).Get(ctx, name.Name, metav1.GetOptions{})
-	if err == nil {
-		g.Kubeconfig = readKubeconfig(secret)
-	}
-	return check.Optional(err)
+// rules returns the hub's rules for the kubeconfig. What settings may permit that could not be read is not refused.
+func (g *gatherer) rules() foreign.Options {
+	rules := check.KubeconfigRules(g.Config, g.Cluster, g.controller == nil || hubconfig.AllowsInsecure(g.controller), g.Now)
+	rules.AnyAddress = rules.AnyAddress || !g.configured
+	return rules
 }

@@ -5,12 +5,10 @@ import (
 	"fmt"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/check"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/remedy"
-	kubeconfigs "github.com/fleet-hub/fleet/internal/kube/kubeconfig"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/rules/capi"
 	clusterrules "github.com/fleet-hub/fleet/internal/rules/clusters"
@@ -95,23 +93,6 @@ func checkAccount(f *Facts) []check.Row {
 	return groups.Rows()
 }
 
-// readKubeconfig returns what the checks need of the kubeconfig Secret.
-func readKubeconfig(secret *corev1.Secret) Kubeconfig {
-	document, found := secret.Data[protocol.KubeconfigValueKey]
-	k := Kubeconfig{Exists: found, URL: string(secret.Data[protocol.APIServerURLKey]), CA: secret.Data[protocol.APIServerCAKey]}
-	switch {
-	case !found:
-		return k
-	case len(document) > check.MaxKubeconfig:
-		k.Err = kubeconfigs.ErrKubeconfigMalformed
-		return k
-	}
-	if _, k.Err = kubeconfigs.SafeOrInsecure(document, true); k.Err == nil {
-		_, k.Expires = kubeconfigs.ValidityOf(document)
-	}
-	return k
-}
-
 func checkKubeconfig(f *Facts) []check.Row {
 	if !f.Imported() {
 		return nil
@@ -123,7 +104,7 @@ func checkKubeconfig(f *Facts) []check.Row {
 	case !k.Exists:
 		return []check.Row{check.Fail(target, fmt.Sprintf("the Secret, or its key %q, does not exist", protocol.KubeconfigValueKey), remedy.OfCluster(f.Cluster, conditions.ReasonKubeconfigMissing))}
 	case k.Err != nil:
-		return []check.Row{check.Fail(target, k.Err.Error(), remedy.OfCluster(f.Cluster, conditions.ReasonKubeconfigInvalid))}
+		return []check.Row{check.Fail(target, k.Err.Error(), check.KubeconfigFix(f.Cluster, k.Err))}
 	case k.Expires.IsZero():
 		return []check.Row{check.Ok(target, "the credential does not expire")}
 	case left <= 0:

@@ -49,19 +49,7 @@ type Facts struct {
 	Deployments []*fleet.BundleDeployment
 	// Tokens are those that were created for the Cluster.
 	Tokens     []*fleet.ClusterRegistrationToken
-	Kubeconfig Kubeconfig
-}
-
-// Kubeconfig is what the checks know about the kubeconfig Secret.
-type Kubeconfig struct {
-	Exists bool
-	// Err is why it cannot be used. It contains nothing of the kubeconfig.
-	Err error
-	// Expires is when its credential expires. The zero time means never.
-	Expires time.Time
-	// URL and CA override the hub's address for this Cluster, if they are not empty.
-	URL string
-	CA  []byte
+	Kubeconfig check.Kubeconfig
 }
 
 // The sources of facts. Those of the cluster have other names.
@@ -70,6 +58,7 @@ const (
 	sourcePlace       check.Source = "hub: Cluster's namespace"
 	sourceDeployments check.Source = "hub: BundleDeployments"
 	sourceTokens      check.Source = "hub: ClusterRegistrationTokens"
+	sourceController  check.Source = "hub: controllers"
 	// The comparison with the cluster needs these, too.
 	SourceSystem        check.Source = "hub: namespace kube-system"
 	SourceConfig        check.Source = "hub: configuration"

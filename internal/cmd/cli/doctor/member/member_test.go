@@ -1,13 +1,6 @@
 package member
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"encoding/pem"
-	"math/big"
-	"strings"
 	"testing"
 	"time"
 
@@ -15,8 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/clitest"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/check"
@@ -63,17 +54,17 @@ func healthy() *Facts {
 }
 
 // imported makes the Cluster one whose agent the hub installs.
-func imported(k Kubeconfig) func(*Facts) {
+func imported(k check.Kubeconfig) func(*Facts) {
 	return func(f *Facts) { f.Cluster.Spec.KubeConfigSecret, f.Kubeconfig = "west-kubeconfig", k }
 }
 
 func TestHealthyCluster_PassesEveryCheck(t *testing.T) {
 	f := healthy()
 	renewed := func(f *Facts) {
-		imported(Kubeconfig{Exists: true, Expires: clitest.Noon().Add(time.Hour)})(f)
+		imported(check.Kubeconfig{Exists: true, Expires: clitest.Noon().Add(time.Hour)})(f)
 		f.Cluster.Annotations = map[string]string{annotation.CAPICluster: "fleet-default/west/1"}
 	}
-	for _, change := range []func(*Facts){func(*Facts) {}, renewed, imported(Kubeconfig{Exists: true}), imported(Kubeconfig{Exists: true, Expires: clitest.Noon().AddDate(1, 0, 0)})} {
+	for _, change := range []func(*Facts){func(*Facts) {}, renewed, imported(check.Kubeconfig{Exists: true}), imported(check.Kubeconfig{Exists: true, Expires: clitest.Noon().AddDate(1, 0, 0)})} {
 		change(f)
 		for _, row := range check.Run(Checks(), f, nil) {
 			if row.Verdict != check.OK || row.Fix != "" {
@@ -138,7 +129,7 @@ func stateFaults() map[string]fault {
 		"agent is silent":             {"cluster-heartbeat", silent, west, check.Failed, "has not reported since 2026-05-04T11:59:00Z", log},
 		"agent has never reported":    {"cluster-heartbeat", func(f *Facts) { silent(f); never(f) }, west, check.Failed, "was deployed and has never reported", log},
 		"no agent has joined":         {"cluster-heartbeat", never, west, check.Warning, "no agent has joined", repair},
-		"no agent has been installed": {"cluster-heartbeat", func(f *Facts) { never(f); imported(Kubeconfig{})(f) }, west, check.Warning, "the hub has not installed the agent yet", describe1},
+		"no agent has been installed": {"cluster-heartbeat", func(f *Facts) { never(f); imported(check.Kubeconfig{})(f) }, west, check.Warning, "the hub has not installed the agent yet", describe1},
 		"no agent has joined with the token": {"cluster-heartbeat", func(f *Facts) {
 			never(f)
 			expired := &fleet.ClusterRegistrationToken{ObjectMeta: named(workspace, "old"), Status: fleet.ClusterRegistrationTokenStatus{
@@ -160,7 +151,7 @@ func stateFaults() map[string]fault {
 		}), west, check.Warning, "v1.1.0", describe1},
 		"agent is old, and is not managed":              {"cluster-version", old(freed), west, check.Warning, "v1.1.0", helmUpgrade},
 		"agent is old, and the hub manages none":        {"cluster-version", old(func(f *Facts) { f.Config.ManageAgent = new(bool) }), west, check.Warning, "v1.1.0", "kubectl delete bundles.fleet.cattle.io -n fleet-default fleet-agent-west --ignore-not-found && " + helmUpgrade},
-		"agent is old, was imported and is not managed": {"cluster-version", old(freed, imported(Kubeconfig{Exists: true})), west, check.Warning, "v1.1.0", repair},
+		"agent is old, was imported and is not managed": {"cluster-version", old(freed, imported(check.Kubeconfig{Exists: true})), west, check.Warning, "v1.1.0", repair},
 		"Bundle has an error": {"cluster-bundles", func(f *Facts) {
 			f.Deployments[0].Status.Conditions = condition(conditions.Deployed, conditions.ReasonRenderingFailed, "template")
 			f.Deployments[0].Spec.DeploymentID = "1"
@@ -194,10 +185,10 @@ func identityFaults() map[string]fault {
 			"kubectl describe clusterregistrations.fleet.cattle.io -n fleet-default request-1"},
 		"registration is missing": {"cluster-registration", func(f *Facts) { f.Registrations = nil }, west, check.Failed, "no registration that was granted", repair},
 		"account is missing":      {"cluster-account", func(f *Facts) { f.Accounts = nil }, asked, check.Failed, "does not exist in namespace cluster-fleet-default-west-b051c957a561", repair},
-		"kubeconfig is missing":   {"cluster-kubeconfig", imported(Kubeconfig{}), secret, check.Failed, "does not exist", newSecret},
-		"kubeconfig is not one":   {"cluster-kubeconfig", imported(Kubeconfig{Exists: true, Err: kubeconfigs.ErrKubeconfigExec}), secret, check.Failed, "runs a command", "kubectl config view --raw --flatten --minify --context west > west.kubeconfig && " + newSecret + " --dry-run=client -o yaml | kubectl apply -f -"},
-		"kubeconfig has expired":  {"cluster-kubeconfig", imported(Kubeconfig{Exists: true, Expires: clitest.Noon().Add(-time.Hour)}), secret, check.Failed, "expired on 2026-05-04", newSecret + " --dry-run=client -o yaml | kubectl apply -f -"},
-		"kubeconfig expires soon": {"cluster-kubeconfig", imported(Kubeconfig{Exists: true, Expires: clitest.Noon().AddDate(0, 0, 7)}), secret, check.Warning, "expires in 7d", newSecret + " --dry-run=client -o yaml | kubectl apply -f -"},
+		"kubeconfig is missing":   {"cluster-kubeconfig", imported(check.Kubeconfig{}), secret, check.Failed, "does not exist", newSecret},
+		"kubeconfig is not one":   {"cluster-kubeconfig", imported(check.Kubeconfig{Exists: true, Err: kubeconfigs.ErrKubeconfigExec}), secret, check.Failed, "runs a command", "kubectl config view --raw --flatten --minify --context west > west.kubeconfig && " + newSecret + " --dry-run=client -o yaml | kubectl apply -f -"},
+		"kubeconfig has expired":  {"cluster-kubeconfig", imported(check.Kubeconfig{Exists: true, Expires: clitest.Noon().Add(-time.Hour)}), secret, check.Failed, "expired on 2026-05-04", newSecret + " --dry-run=client -o yaml | kubectl apply -f -"},
+		"kubeconfig expires soon": {"cluster-kubeconfig", imported(check.Kubeconfig{Exists: true, Expires: clitest.Noon().AddDate(0, 0, 7)}), secret, check.Warning, "expires in 7d", newSecret + " --dry-run=client -o yaml | kubectl apply -f -"},
 	}
 }
 
@@ -265,50 +256,5 @@ func TestAgentNamespace(t *testing.T) {
 		if got := AgentNamespace(cluster); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
-	}
-}
-
-func TestReadKubeconfig(t *testing.T) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: clitest.Noon().AddDate(-1, 0, 0), NotAfter: clitest.Noon()}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	write := func(user *api.AuthInfo) map[string][]byte {
-		cfg := api.NewConfig()
-		cfg.Clusters["c"] = &api.Cluster{Server: "https://west.example.com"}
-		cfg.AuthInfos["u"] = user
-		cfg.Contexts["x"] = &api.Context{Cluster: "c", AuthInfo: "u"}
-		cfg.CurrentContext = "x"
-		encoded, err := clientcmd.Write(*cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return map[string][]byte{"value": encoded, "apiServerURL": []byte("https://hub.example.com")}
-	}
-	withCertificate := &api.AuthInfo{ClientCertificateData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), ClientKeyData: []byte("CANARY")}
-	for name, test := range map[string]struct {
-		data map[string][]byte
-		want Kubeconfig
-	}{
-		"token":       {write(&api.AuthInfo{Token: "CANARY"}), Kubeconfig{Exists: true, URL: "https://hub.example.com"}},
-		"certificate": {write(withCertificate), Kubeconfig{Exists: true, URL: "https://hub.example.com", Expires: clitest.Noon()}},
-		"missing":     {nil, Kubeconfig{}},
-		"not one":     {map[string][]byte{"value": []byte("token: CANARY")}, Kubeconfig{Exists: true, Err: kubeconfigs.ErrKubeconfigContext}},
-		"too long":    {map[string][]byte{"value": make([]byte, check.MaxKubeconfig+1)}, Kubeconfig{Exists: true, Err: kubeconfigs.ErrKubeconfigMalformed}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			got := readKubeconfig(&corev1.Secret{Data: test.data})
-			if got.Exists != test.want.Exists || (got.Err == nil) != (test.want.Err == nil) || !got.Expires.Equal(test.want.Expires) || got.URL != test.want.URL {
-				t.Errorf("got %+v, want %+v", got, test.want)
-			}
-			if got.Err != nil && strings.Contains(got.Err.Error(), "CANARY") {
-				t.Error("the error contains the kubeconfig")
-			}
-		})
 	}
 }

@@ -27,13 +27,14 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/cli/access"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/check"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/hub"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/hubconfig"
 	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/crds"
+	"github.com/fleet-hub/fleet/internal/kube/foreign"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	clusterrules "github.com/fleet-hub/fleet/internal/rules/clusters"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
-	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 const (
@@ -53,7 +54,7 @@ func Facts(ctx context.Context, cluster *access.Cluster, scope hub.Scope, clock 
 		return nil, nil, err
 	}
 	g := &gatherer{cluster: cluster, clock: clock, Facts: &hub.Facts{
-		Scope: scope, Now: clock(), Server: cluster.Config.Host, Embedded: embedded, Kubeconfigs: map[types.NamespacedName]hub.Kubeconfig{},
+		Scope: scope, Now: clock(), Server: cluster.Config.Host, Embedded: embedded, Kubeconfigs: map[types.NamespacedName]check.Kubeconfig{},
 	}}
 	if g.Kubernetes, err = cluster.Version(ctx); err != nil {
 		return nil, nil, access.Explain("reading the version of the hub's API server", err)
@@ -206,16 +207,15 @@ func (g *gatherer) probe(ctx context.Context) error {
 
 // readKubeconfigs reads the Secrets that Clusters name. Secrets of other types than those of kubeconfigs are not read.
 func (g *gatherer) readKubeconfigs(ctx context.Context) error {
-	wanted, rules := map[types.NamespacedName]bool{}, rulesOf(g.Facts)
+	wanted := map[types.NamespacedName]foreign.Options{}
 	for _, cluster := range g.Imported() {
-		wanted[clusterrules.KubeconfigSecret(cluster)] = true
+		wanted[clusterrules.KubeconfigSecret(cluster)] = check.KubeconfigRules(g.Config.Config, cluster, hubconfig.AllowsInsecure(g.Controllers()...), g.Now)
 	}
 	for _, namespace := range g.namespacesOfKubeconfigs() {
 		_, err := access.Each(ctx, g.cluster.Core.CoreV1().Secrets(namespace), metav1.ListOptions{FieldSelector: otherTypes()}, func(secret *corev1.Secret) error {
-			if name := (types.NamespacedName{Namespace: secret.Namespace, Name: secret.Name}); wanted[name] {
-				found := readKubeconfig(secret.Data, rules)
-				found.Allowed = secret.Annotations[annotation.AllowedWorkspaces]
-				g.Kubeconfigs[name] = found
+			name := types.NamespacedName{Namespace: secret.Namespace, Name: secret.Name}
+			if rules, found := wanted[name]; found {
+				g.Kubeconfigs[name] = check.ReadKubeconfig(secret, rules)
 			}
 			return nil
 		})

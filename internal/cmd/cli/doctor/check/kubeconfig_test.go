@@ -1,4 +1,4 @@
-package gather
+package check_test
 
 import (
 	"crypto/ecdsa"
@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
@@ -19,9 +20,10 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/check"
 	"github.com/fleet-hub/fleet/internal/kube/foreign"
 	kubeconfigs "github.com/fleet-hub/fleet/internal/kube/kubeconfig"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
-func kubeconfig(t *testing.T, server string, user *clientcmdapi.AuthInfo) map[string][]byte {
+func kubeconfig(t *testing.T, server string, user *clientcmdapi.AuthInfo) *corev1.Secret {
 	t.Helper()
 	all := clientcmdapi.NewConfig()
 	all.Clusters["c"], all.AuthInfos["u"] = &clientcmdapi.Cluster{Server: server}, user
@@ -30,7 +32,14 @@ func kubeconfig(t *testing.T, server string, user *clientcmdapi.AuthInfo) map[st
 	if err != nil {
 		t.Fatal(err)
 	}
-	return map[string][]byte{"value": document}
+	return secretWith("value", document)
+}
+
+// secretWith returns a Secret with one key, and with what Clusters may set besides a kubeconfig.
+func secretWith(key string, value []byte) *corev1.Secret {
+	s := &corev1.Secret{Data: map[string][]byte{key: value, "apiServerURL": []byte("https://hub.example.com"), "apiServerCA": []byte("CA")}}
+	s.Annotations = map[string]string{annotation.AllowedWorkspaces: "a,b"}
+	return s
 }
 
 // jwt returns a token with these claims.
@@ -53,35 +62,37 @@ func TestReadKubeconfig(t *testing.T) {
 	keyPEM := encodeKey(t, key)
 	client := &clientcmdapi.AuthInfo{ClientCertificateData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), ClientKeyData: keyPEM}
 	const server = "https://192.0.2.1:6443"
-	withToken := func(claims string) map[string][]byte {
+	withToken := func(claims string) *corev1.Secret {
 		return kubeconfig(t, server, &clientcmdapi.AuthInfo{Token: jwt(claims)})
 	}
 	options := foreign.Options{Now: clitest.Noon(), Refused: []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")}}
 	for name, test := range map[string]struct {
-		data    map[string][]byte
+		secret  *corev1.Secret
 		exists  bool
 		err     error
 		expires time.Time
 	}{
 		"no Secret":                    {},
-		"Secret without the key":       {data: map[string][]byte{"config": nil}},
+		"Secret without the key":       {secret: secretWith("config", nil)},
 		"client certificate":           {kubeconfig(t, server, client), true, nil, expires},
 		"token that expires":           {withToken(fmt.Sprintf(`{"exp":%d}`, expires.Unix())), true, nil, expires},
 		"token that does not expire":   {withToken(`{}`), true, nil, time.Time{}},
 		"token with an odd expiry":     {withToken(`{"exp":1e300}`), true, nil, time.Time{}},
 		"token with claims of text":    {withToken(`"x"`), true, nil, time.Time{}},
 		"token that is not a JWT":      {kubeconfig(t, server, &clientcmdapi.AuthInfo{Token: "CANARY"}), true, nil, time.Time{}},
-		"token that is too long":       {withToken(`{"exp":1,"a":"` + strings.Repeat("a", check.MaxToken) + `"}`), true, nil, time.Time{}},
-		"not a kubeconfig":             {map[string][]byte{"value": []byte("{")}, true, kubeconfigs.ErrKubeconfigMalformed, time.Time{}},
-		"kubeconfig that is too long":  {map[string][]byte{"value": make([]byte, check.MaxKubeconfig+1)}, true, kubeconfigs.ErrKubeconfigMalformed, time.Time{}},
+		"not a kubeconfig":             {secretWith("value", []byte("{")), true, kubeconfigs.ErrKubeconfigMalformed, time.Time{}},
+		"kubeconfig that is too long":  {secretWith("value", make([]byte, check.MaxKubeconfig+1)), true, kubeconfigs.ErrKubeconfigMalformed, time.Time{}},
 		"kubeconfig that reads a file": {kubeconfig(t, server, &clientcmdapi.AuthInfo{TokenFile: "/token"}), true, kubeconfigs.ErrKubeconfigFile, time.Time{}},
 		"address that the hub refuses": {kubeconfig(t, "https://198.51.100.7", client), true, foreign.ErrKubeconfigAddress, time.Time{}},
 		"address that means the hub":   {kubeconfig(t, "https://127.0.0.1", client), true, foreign.ErrKubeconfigAddress, time.Time{}},
 		"address without TLS":          {kubeconfig(t, "http://192.0.2.1", &clientcmdapi.AuthInfo{Token: "t"}), true, foreign.ErrKubeconfigPlain, time.Time{}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := readKubeconfig(test.data, options)
+			got := check.ReadKubeconfig(test.secret, options)
 			if got.Exists != test.exists || !errors.Is(got.Err, test.err) || !got.Expires.Equal(test.expires) {
+				t.Errorf("%+v", got)
+			}
+			if test.secret != nil && (got.URL != "https://hub.example.com" || string(got.CA) != "CA" || got.Allowed != "a,b") {
 				t.Errorf("%+v", got)
 			}
 			if strings.Contains(fmt.Sprint(got.Err), "CANARY") {
@@ -90,7 +101,7 @@ func TestReadKubeconfig(t *testing.T) {
 		})
 	}
 	options.Now = expires.Add(time.Hour)
-	if got := readKubeconfig(kubeconfig(t, server, client), options); got.Err != nil || !got.Expires.Equal(expires) {
+	if got := check.ReadKubeconfig(kubeconfig(t, server, client), options); got.Err != nil || !got.Expires.Equal(expires) {
 		t.Errorf("an expired certificate is refused instead of reported: %+v", got)
 	}
 }
