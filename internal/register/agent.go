@@ -92,6 +92,7 @@ type agent struct {
 	// Registration and the use of an identity.
 	attempt  *attempt          // with the current bootstrap secret; nil before the first
 	obtained string            // the last token that this process was granted
+	outdated string            // key of the stored identity whose token was replaced by obtained; empty once that is stored
 	renewal  renewal           // of the token in use
 	serving  *serving          // nil if no identity is in use
 	running  bool              // an identity has been used or requested
@@ -133,11 +134,10 @@ type serving struct {
 	// collects is the garbage collection interval. It is the only setting that matters to the running work: a new
 	// interval restarts the work.
 	collects time.Duration
-	// token is the renewed token, or nil before the first renewal.
-	token  *atomic.Pointer[string]
-	cancel context.CancelFunc
-	done   chan struct{} // closed when use has returned
-	err    error         // the error it returned
+	token    *atomic.Pointer[string] // in use
+	cancel   context.CancelFunc
+	done     chan struct{} // closed when use has returned
+	err      error         // the error it returned
 }
 
 // renewal is when the token in use is renewed next.

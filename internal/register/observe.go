@@ -15,6 +15,9 @@ func (a *agent) observe(ctx context.Context) (registering.Input, error) {
 			return registering.Input{}, err
 		}
 	}
+	if a.isUnstored() { // the Secret has the token from before the renewal
+		a.found.Access.Token = a.obtained
+	}
 	a.current = false
 	a.noticeLoss()
 	a.lookAtKept(ctx)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"time"
 
 	"github.com/fleet-hub/fleet/internal/identity"
@@ -23,17 +24,17 @@ const (
 	startUntil = 10
 )
 
-// renewalDue returns the time to the next renewal, and false if the token in use does not expire.
-func (a *agent) renewalDue() (time.Duration, bool) {
+// renewalDue returns the time to the next renewal. It never comes if the token in use does not expire.
+func (a *agent) renewalDue() time.Duration {
 	token := a.found.Access.Token
 	of, expires := protocol.RenewalOf(token)
 	if !expires {
-		return 0, false
+		return math.MaxInt64
 	}
 	if a.renewal.token != token {
 		a.renewal = renewal{token: token, due: a.now().Add(renewIn(of.Lifetime, a.obtained == token, a.Random))}
 	}
-	return max(a.renewal.due.Sub(a.now()), a.tokens.Until(a.now())), true
+	return max(a.renewal.due.Sub(a.now()), a.tokens.Until(a.now()))
 }
 
 // renewIn returns the time from now to the renewal of a token.
@@ -45,8 +46,8 @@ func renewIn(lifetime time.Duration, isNew bool, random io.Reader) time.Duration
 	return lifetime/100*time.Duration(from) + lifetime/100*time.Duration(until-from)/65536*time.Duration(pace.FineChance(random))
 }
 
-// renew replaces the token in use by a new one of the same account. The hub has accepted the new token before it is
-// stored. The work continues with it and is not restarted. renew reports whether it succeeded.
+// renew replaces the token in use by a new one of the same account, which the hub has accepted. The work continues with it
+// and is not restarted. It does not wait until the token is stored. renew reports whether it succeeded.
 func (a *agent) renew(ctx context.Context) bool {
 	err := a.renewToken(ctx)
 	if ctx.Err() != nil {
@@ -57,6 +58,7 @@ func (a *agent) renew(ctx context.Context) bool {
 		return false
 	}
 	a.log.Info("token renewed")
+	a.storeRenewed(ctx)
 	return true
 }
 
@@ -75,18 +77,24 @@ func (a *agent) renewToken(ctx context.Context) error {
 	if err := a.prove(ctx, access, a.found.Identity.DeploymentNamespace); err != nil {
 		return fmt.Errorf("testing the new token: %w", err)
 	}
-	if err := a.write(ctx, access, *a.found.Identity); err != nil {
-		return err
-	}
-	a.obtained = token
-	if a.serving != nil {
-		a.serving.key = a.found.IdentityKey()
-		a.serving.token.Store(&token)
-	}
+	a.found.Access, a.obtained, a.outdated = access, token, a.found.IdentityKey()
+	a.serving.token.Store(&token)
 	if a.OnRenew != nil {
 		a.OnRenew(token)
 	}
 	return nil
+}
+
+// isUnstored reports whether the token in use is not stored yet. Until then, the stored one is used after a restart.
+func (a *agent) isUnstored() bool {
+	return a.found.Identity != nil && a.found.IdentityKey() == a.outdated
+}
+
+// storeRenewed stores the token in use. If that fails, attendUntilRenewal tries again.
+func (a *agent) storeRenewed(ctx context.Context) {
+	if a.write(ctx, a.found.Access, *a.found.Identity) == nil {
+		a.serving.key = a.found.IdentityKey()
+	}
 }
 
 // lifetimeWanted returns the lifetime of credentials in the hub document. It returns the current one if the agent accepts no

@@ -3,15 +3,21 @@ package register
 import (
 	"bytes"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/identity"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
@@ -106,6 +112,71 @@ func TestTokenThatExpires_IsRenewedWithoutARestart(t *testing.T) {
 				}
 				if got := w.storedToken(); got != want {
 					t.Errorf("stored token %s, want %s", got, want)
+				}
+			})
+		})
+	}
+}
+
+// The agent's own cluster refuses writes for 30 hours, and a token lasts for 24.
+func TestRenewedTokenThatCannotBeStored_IsUsedAtOnceAndStoredLater(t *testing.T) {
+	const day = 24 * time.Hour
+	for name, test := range map[string]struct {
+		prepare func(w *world)
+		runs    []time.Duration // of one process each
+		serves  int
+		renewed int
+	}{
+		"cluster accepts writes again after the first token has expired": {
+			runs: []time.Duration{31 * time.Hour}, serves: 1, renewed: 2,
+		},
+		"hub rejects a request after the first token has expired: the renewed token is tested": {
+			runs: []time.Duration{31 * time.Hour}, serves: 1, renewed: 2,
+			prepare: func(w *world) {
+				w.later(25*time.Hour, "hub", "rejects a request", func() { w.turnAway(http.StatusUnauthorized, nil) })
+			},
+		},
+		"work is restarted for another interval": {
+			runs: []time.Duration{31 * time.Hour}, serves: 2, renewed: 2,
+			prepare: func(w *world) {
+				w.later(25*time.Hour, "user", "changes the interval", func() {
+					w.configure(config.Agent{GarbageCollectionInterval: metav1.Duration{Duration: time.Hour}})
+				})
+			},
+		},
+		"process is restarted while the stored token is valid": {
+			runs: []time.Duration{20 * time.Hour, 11 * time.Hour}, serves: 2, renewed: 3,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				first := tokenFor(0, day)
+				w.accounts[first] = true
+				w.identitySecret(first)
+				var isFull atomic.Bool
+				isFull.Store(true)
+				w.local.PrependReactor("update", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
+					return isFull.Load(), nil, errors.New("etcdserver: mvcc: database space exceeded")
+				})
+				var used string
+				w.later(19*time.Hour, "hub", "looks at the token in use", func() { used = w.token() })
+				w.later(day, "hub", "lets the first token expire", func() { delete(w.accounts, first) })
+				w.later(30*time.Hour, "etcd", "has room again", func() { isFull.Store(false) })
+				if test.prepare != nil {
+					test.prepare(w)
+				}
+				for _, d := range test.runs {
+					w.run(d)
+				}
+				if used == first || !w.accounts[used] {
+					t.Errorf("before the cluster accepts writes, the agent uses token %s, want a renewed one", used)
+				}
+				if served := w.times("serves fleet-default"); served != test.serves || w.renewal.serial != test.renewed {
+					t.Errorf("served %d times, want %d; %d tokens requested, want %d:\n%s", served, test.serves, w.renewal.serial, test.renewed, strings.Join(w.lines, "\n"))
+				}
+				if got, want := w.storedToken(), tokenFor(test.renewed, day); got != want {
+					t.Errorf("stored token %s, want the last one, %s", got, want)
 				}
 			})
 		})

@@ -43,18 +43,19 @@ func (a *agent) serveStep(ctx context.Context, step registering.Outcome) {
 	a.attendUntilRenewal(ctx)
 }
 
-// attendUntilRenewal waits while the identity is in use. It renews the token when that is due. At each renewal, and about
-// once a day without renewals, it reads what the hub has for a recovery.
+// attendUntilRenewal waits while the identity is in use. It renews the token when that is due, and stores it. At each renewal,
+// and about once a day without renewals, it reads what the hub has for a recovery.
 func (a *agent) attendUntilRenewal(ctx context.Context) {
-	left, expires := a.renewalDue()
-	wait := a.refreshes.Until(a.now())
-	if expires {
-		wait = min(wait, left)
+	wait := min(a.renewalDue(), a.refreshes.Until(a.now()))
+	if a.isUnstored() {
+		wait = min(wait, a.writes.Until(a.now()))
 	}
 	if !a.attend(ctx, wait) {
 		return
 	}
-	if left, expires = a.renewalDue(); !expires || left > 0 || a.renew(ctx) {
+	if a.isUnstored() && a.writes.Until(a.now()) <= 0 {
+		a.storeRenewed(ctx)
+	} else if a.renewalDue() > 0 || a.renew(ctx) {
 		a.refresh(ctx)
 	}
 	a.current = a.found.BootstrapSecret == nil // one that was just deleted is gone at the next look
@@ -64,15 +65,11 @@ func (a *agent) attendUntilRenewal(ctx context.Context) {
 // hands out a credential only once.
 func (a *agent) storeCredential(ctx context.Context, at *attempt) bool {
 	granted := *at.Credential
-	err := a.write(ctx, at.grantedAccess(), protocol.Identity{
+	if a.write(ctx, at.grantedAccess(), protocol.Identity{
 		DeploymentNamespace: granted.DeploymentNamespace,
 		ClusterNamespace:    granted.ClusterNamespace,
 		ClusterName:         granted.ClusterName,
-	})
-	if err != nil {
-		if ctx.Err() == nil && !errors.Is(err, errInterrupted) {
-			a.log.Error("Failed to register agent", "error", err)
-		}
+	}) != nil {
 		return false
 	}
 	a.obtained = granted.Token
@@ -97,25 +94,19 @@ func (a *agent) serve(ctx context.Context) {
 	if a.stopServing(); a.stuck {
 		return
 	}
-	granted, renewed := a.found.Access.Token, &atomic.Pointer[string]{}
-	hub := hubclient.SignalRejections(hubclient.UseToken(a.found.Access.Config(), renewed), a.rejected)
-	token := func() string {
-		if token := renewed.Load(); token != nil {
-			return *token
-		}
-		return granted
-	}
+	access, token := a.found.Access, &atomic.Pointer[string]{}
+	token.Store(&access.Token)
 	session := Session{
-		Hub:                 hub,
-		Token:               token,
-		Status:              func() fleet.AgentStatus { return a.heartbeatStatus(token()) },
+		Hub:                 hubclient.SignalRejections(hubclient.UseToken(access.Config(), token), a.rejected),
+		Token:               func() string { return *token.Load() },
+		Status:              func() fleet.AgentStatus { return a.heartbeatStatus(*token.Load()) },
 		ClusterNamespace:    identity.ClusterNamespace,
 		ClusterName:         identity.ClusterName,
 		DeploymentNamespace: identity.DeploymentNamespace,
 		Config:              a.found.Config,
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	started := &serving{key: key, collects: collects, token: renewed, cancel: cancel, done: make(chan struct{})}
+	started := &serving{key: key, collects: collects, token: token, cancel: cancel, done: make(chan struct{})}
 	a.serving, a.running = started, true
 	if !a.refreshes.IsScheduled() { // the hub's data may have changed while no agent was running
 		a.refreshes.Schedule(a.now().Add(pace.Jitter(firstRefreshPause, a.Random)))

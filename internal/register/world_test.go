@@ -89,6 +89,7 @@ type world struct {
 	receipt       func() string            // what the agent reports of what it has
 
 	hub        *rest.Config    // of the session in use
+	token      func() string   // of the session in use
 	served     chan struct{}   // closed when it is in use
 	over       <-chan struct{} // closed when the process ends
 	ending     error           // what use returns at once
@@ -258,7 +259,7 @@ func (zeros) Read(p []byte) (int, error) {
 func (w *world) use(ctx context.Context, session Session) error {
 	w.say("[agent]  serves %s/%s in %s", session.ClusterNamespace, session.ClusterName, session.DeploymentNamespace)
 	w.mu.Lock()
-	w.hub, w.receipt = session.Hub, func() string { return session.Status().RecoveryTicket }
+	w.hub, w.token, w.receipt = session.Hub, session.Token, func() string { return session.Status().RecoveryTicket }
 	close(w.served)
 	ending := w.ending
 	w.mu.Unlock()

@@ -27,20 +27,18 @@ func (a *agent) write(ctx context.Context, access hubclient.Access, identity pro
 		written, err = a.store.Write(context.WithoutCancel(ctx), a.found.IdentitySecret, identity)
 	}
 	if a.writes.Settle(a.now(), err); err != nil {
+		a.log.Error("storing the agent's identity failed, trying again", "error", err)
 		return err
 	}
 	a.found.SetIdentity(written, identity, access)
 	a.answer = registering.LastAnswer{Answer: registering.Accepted, Since: a.now()}
-	a.moved, a.used = registering.LastAnswer{}, true
+	a.moved, a.used, a.outdated = registering.LastAnswer{}, true, ""
 	return nil
 }
 
 // storeMove rewrites the stored kubeconfig with the access at which the identity was proven.
 func (a *agent) storeMove(ctx context.Context) bool {
 	if err := a.write(ctx, a.there, *a.found.Identity); err != nil {
-		if ctx.Err() == nil && !errors.Is(err, errInterrupted) {
-			a.log.Error("storing the hub's new address failed, trying again", "error", err)
-		}
 		return false
 	}
 	a.log.Info("using the hub address and CA of the bootstrap secret from now on; the identity stays the same", "hub", a.there.Server)
