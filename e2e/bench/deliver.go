@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 
 	"github.com/fleet-hub/fleet/e2e/bench/delivery"
@@ -9,10 +10,18 @@ import (
 	"github.com/fleet-hub/fleet/e2e/bench/usage"
 )
 
-// deliver delivers one Bundle to all clusters.
+// deliver delivers one Bundle to all clusters. With -profiles, it takes profiles of the first seconds.
 func (b *bench) deliver(ctx context.Context) (delivery.Figures, error) {
 	b.Say("a Bundle for %d clusters", len(b.agents))
-	return b.delivery(ctx, b.addBundle)
+	if b.profiles == "" {
+		return b.delivery(ctx, b.addBundle)
+	}
+	var d delivery.Figures
+	_, err := b.profiledWhile(ctx, fmt.Sprintf("delivers-to-%d-clusters", len(b.agents)), func() (err error) {
+		d, err = b.delivery(ctx, b.addBundle)
+		return err
+	})
+	return d, err
 }
 
 // change changes one value of a Bundle.

@@ -77,7 +77,7 @@ func parse(args []string, out io.Writer) (options, error) {
 	flags.IntVar(&o.spread, "workspaces", 1, "number of workspaces, each with a token, among which the clusters are divided; scenarios after restart need 1")
 	flags.IntVar(&o.step, "step", 1000, "number of clusters between two points of the growth curve")
 	flags.StringVar(&o.growth, "growth", "", "file for the growth curve of the largest run, as JSON; it is written after each point")
-	flags.StringVar(&o.profiles, "profiles", "", "directory for processor profiles of the API server and the controller, taken when the first and the last clusters register")
+	flags.StringVar(&o.profiles, "profiles", "", "directory for processor profiles of the API server and the controller, taken when the first and the last clusters register, and when a Bundle is delivered")
 	flags.StringVar(&o.readers, "content-readers", "", "controller.contentReaders of charts/fleet; empty: its default")
 	flags.IntVar(&o.singles, "singles", 20, "scenario single: number of clusters that register one after another")
 	flags.IntVar(&o.manyOf, "bundles", 20, "scenarios many and standby: number of Bundles for all clusters")

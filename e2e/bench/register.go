@@ -207,27 +207,37 @@ type profiled struct {
 	Of       []profiles.Profile `json:"of"`
 }
 
-// growProfiled registers n more agents and takes profiles of the controller and of the API server meanwhile.
-func (b *bench) growProfiled(ctx context.Context, n int) (batch, profiled, error) {
+// growProfiled registers n more agents and takes profiles meanwhile.
+func (b *bench) growProfiled(ctx context.Context, n int) (made batch, p profiled, err error) {
+	p.Clusters = b.made + n
+	p.Of, err = b.profiledWhile(ctx, fmt.Sprintf("at-%d-clusters", p.Clusters), func() (err error) {
+		made, err = b.grow(ctx, n)
+		return err
+	})
+	return made, p, err
+}
+
+// profiledWhile takes profiles of the controller and of the API server while do runs.
+func (b *bench) profiledWhile(ctx context.Context, label string, do func() error) ([]profiles.Profile, error) {
 	processes, err := b.Profiled(ctx)
 	if err != nil {
-		return batch{}, profiled{}, err
+		return nil, err
 	}
-	p := profiled{Clusters: b.made + n}
+	var of []profiles.Profile
 	taken := make(chan error, 1)
 	go func() {
 		var err error
-		p.Of, err = profiles.Take(ctx, processes, profileLength, b.profiles, fmt.Sprintf("at-%d-clusters", p.Clusters))
+		of, err = profiles.Take(ctx, processes, profileLength, b.profiles, label)
 		taken <- err
 	}()
-	made, err := b.grow(ctx, n)
+	err = do()
 	if err := errors.Join(err, <-taken); err != nil {
-		return batch{}, profiled{}, err
+		return nil, err
 	}
-	for _, of := range p.Of {
+	for _, of := range of {
 		b.Say("%s", of)
 	}
-	return made, p, nil
+	return of, nil
 }
 
 // single registers clusters one after another. Each one starts when the previous one has reported everything.

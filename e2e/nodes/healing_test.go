@@ -47,10 +47,13 @@ func missing() {
 		AddReportEntry("noticed", time.Since(cutAt).String())
 		Expect(conditions.Get(silent.Status.Conditions, conditions.Ready)).To(HaveValue(HaveField("Status", corev1.ConditionFalse)))
 		// The agent of west, which has just lost its identity, may not have registered again yet.
-		Expect(current(ctx, local)).To(WithTransform(func(c *fleet.Cluster) string {
-			return string(conditions.Get(c.Status.Conditions, conditions.AgentReporting).Status)
-		}, Equal("True")))
+		Expect(current(ctx, local)).To(WithTransform(reports, Equal(corev1.ConditionTrue)))
 	})
+}
+
+// reports returns the status of a Cluster's condition AgentReporting.
+func reports(c *fleet.Cluster) corev1.ConditionStatus {
+	return conditions.Get(c.Status.Conditions, conditions.AgentReporting).Status
 }
 
 // lostBy is what ran on west when its agent lost its identity, and registeredBefore are its registrations before that.
@@ -72,6 +75,8 @@ func returning() {
 	It("returns by itself to its Cluster, and no pod was replaced or restarted", func(ctx SpecContext) {
 		Eventually(func() map[string]string { return registrations(ctx, western) }).WithContext(ctx).WithTimeout(patience).
 			Should(And(HaveLen(1), Not(Equal(registeredBefore))), "its new credential is in use")
+		Eventually(func() *fleet.Cluster { return current(ctx, western) }).WithContext(ctx).WithTimeout(patience).
+			Should(WithTransform(reports, Equal(corev1.ConditionTrue)))
 		Expect(current(ctx, western).UID).To(Equal(western.UID))
 		Expect(podUIDs(ctx, west)).To(Equal(lostBy))
 	})
