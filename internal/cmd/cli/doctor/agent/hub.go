@@ -187,7 +187,7 @@ func (f *Facts) notAccepted() []check.Row {
 	return []check.Row{{Verdict: check.Skipped, Cause: "the hub does not accept the credential"}}
 }
 
-func checkClock(f *Facts) []check.Row {
+func checkClock(f *Facts) (rows []check.Row) {
 	here, hub := f.Clock, f.Probe.Answer
 	const fix = "on the nodes whose clock is wrong: timedatectl set-ntp true"
 	judge := func(difference time.Duration, text string) []check.Row {
@@ -200,7 +200,6 @@ func checkClock(f *Facts) []check.Row {
 		}
 		return nil
 	}
-	var rows []check.Row
 	if here.Known && hub.Known {
 		rows = judge(here.Offset-hub.Offset, "the clock of the cluster's API server is %s the hub's")
 	}

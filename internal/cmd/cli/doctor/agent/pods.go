@@ -139,16 +139,15 @@ func (f *Facts) podSecurity() string {
 	return "baseline"
 }
 
-func checkScheduled(f *Facts) []check.Row {
-	var groups check.Groups
+func checkScheduled(f *Facts) (rows []check.Row) {
 	for _, pod := range f.current() {
 		for _, condition := range pod.Status.Conditions {
 			if condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionFalse {
-				groups.Add(condition.Message, check.Fail(podObject(&pod), "no node fits: "+condition.Message, f.describePods()))
+				rows = check.Group(rows, condition.Message, check.Fail(podObject(&pod), "no node fits: "+condition.Message, f.describePods()))
 			}
 		}
 	}
-	return groups.Rows()
+	return rows
 }
 
 // imageReasons are the reasons of containers whose image is missing.
@@ -156,16 +155,15 @@ func imageReasons() []string {
 	return []string{"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError", "RegistryUnavailable"}
 }
 
-func checkImages(f *Facts) []check.Row {
-	var groups check.Groups
+func checkImages(f *Facts) (rows []check.Row) {
 	for _, pod := range f.current() {
 		for _, status := range pod.Status.ContainerStatuses {
 			if waiting := status.State.Waiting; waiting != nil && slices.Contains(imageReasons(), waiting.Reason) {
-				groups.Add(status.Image, check.Fail(podObject(&pod), fmt.Sprintf("image %s: %s: %s", status.Image, waiting.Reason, excerpt(waiting.Message)), f.lastImage()))
+				rows = check.Group(rows, status.Image, check.Fail(podObject(&pod), fmt.Sprintf("image %s: %s: %s", status.Image, waiting.Reason, excerpt(waiting.Message)), f.lastImage()))
 			}
 		}
 	}
-	return groups.Rows()
+	return rows
 }
 
 // lastImage returns the command that returns to the last image, if there was one.
@@ -189,18 +187,17 @@ func (f *Facts) isRecent(ended *corev1.ContainerStateTerminated) bool {
 	return ended != nil && f.Now.Sub(ended.FinishedAt.Time) < recently
 }
 
-func checkMemory(f *Facts) []check.Row {
-	var groups check.Groups
+func checkMemory(f *Facts) (rows []check.Row) {
 	for _, pod := range f.current() {
 		for _, status := range pod.Status.ContainerStatuses {
 			if ended := lastEnd(status); f.isRecent(ended) && ended.Reason == reasonOOM {
 				limit := f.memoryLimit(status.Name)
-				groups.Add("", check.Fail(podObject(&pod), fmt.Sprintf("the container exceeded its memory and was ended %s ago, %d restarts; its limit is %s",
+				rows = check.Group(rows, "", check.Fail(podObject(&pod), fmt.Sprintf("the container exceeded its memory and was ended %s ago, %d restarts; its limit is %s",
 					duration.HumanDuration(f.Now.Sub(ended.FinishedAt.Time)), status.RestartCount, cmp.Or(limit, "none")), f.raiseMemory(status.Name, limit)))
 			}
 		}
 	}
-	return groups.Rows()
+	return rows
 }
 
 func (f *Facts) memoryLimit(container string) string {
@@ -226,16 +223,15 @@ func (f *Facts) raiseMemory(container, limit string) string {
 	return f.onCluster("kubectl", "set", "resources", "-n", f.Namespace, "deployment/"+names.Agent, "-c", remedy.NameOr(container, names.Agent), "--limits=memory="+raised)
 }
 
-func checkRunning(f *Facts) []check.Row {
-	var groups check.Groups
+func checkRunning(f *Facts) (rows []check.Row) {
 	for _, pod := range f.current() {
 		for _, status := range pod.Status.ContainerStatuses {
 			if row, found := f.judgeContainer(&pod, status); found {
-				groups.Add(string(row.Verdict), row)
+				rows = check.Group(rows, string(row.Verdict), row)
 			}
 		}
 	}
-	return groups.Rows()
+	return rows
 }
 
 // judgeContainer returns the row for a container that does not run, or has failed recently. Images and memory have checks of

@@ -33,8 +33,7 @@ func (r Release) object() check.Object {
 // isOwn reports whether a release is the agent's.
 func (f *Facts) isOwn(r Release) bool { return r.Namespace == f.Namespace && r.Name == names.Agent }
 
-func checkPending(f *Facts) []check.Row {
-	var groups check.Groups
+func checkPending(f *Facts) (rows []check.Row) {
 	for _, r := range f.Releases {
 		status, age := release.Status(r.Status), f.Now.Sub(r.Since)
 		if !status.IsPending() && status != release.StatusUninstalling || age < pendingPatience {
@@ -42,27 +41,26 @@ func checkPending(f *Facts) []check.Row {
 		}
 		cause := fmt.Sprintf("revision %d of Helm release %s/%s is %s for %s", r.Revision, r.Namespace, r.Name, r.Status, duration.HumanDuration(age))
 		if f.isOwn(r) {
-			groups.Add("own", check.Fail(r.object(), cause+": helm upgrade of the agent is refused",
+			rows = check.Group(rows, "own", check.Fail(r.object(), cause+": helm upgrade of the agent is refused",
 				f.onCluster("kubectl", "delete", "secret", "-n", r.Namespace, remedy.NameOr(r.Secret, "NAME"))))
 			continue
 		}
-		groups.Add("bundle", check.Fail(r.object(), cause+": the Bundle is not updated", f.restart()))
+		rows = check.Group(rows, "bundle", check.Fail(r.object(), cause+": the Bundle is not updated", f.restart()))
 	}
-	return groups.Rows()
+	return rows
 }
 
-func checkFailed(f *Facts) []check.Row {
-	var groups check.Groups
+func checkFailed(f *Facts) (rows []check.Row) {
 	for _, r := range f.Releases {
 		if release.Status(r.Status) != release.StatusFailed {
 			continue
 		}
 		cause := fmt.Sprintf("revision %d of Helm release %s/%s has failed", r.Revision, r.Namespace, r.Name)
 		if f.isOwn(r) {
-			groups.Add("own", check.Warn(r.object(), cause+": the agent may be incomplete", f.repair()))
+			rows = check.Group(rows, "own", check.Warn(r.object(), cause+": the agent may be incomplete", f.repair()))
 			continue
 		}
-		groups.Add("bundle", check.Warn(r.object(), cause, f.onHub("kubectl", "describe", "bundledeployments."+fleet.GroupName, "-n", remedy.NameOr(f.Credential.ClusterNamespace, "NAMESPACE"))))
+		rows = check.Group(rows, "bundle", check.Warn(r.object(), cause, f.onHub("kubectl", "describe", "bundledeployments."+fleet.GroupName, "-n", remedy.NameOr(f.Credential.ClusterNamespace, "NAMESPACE"))))
 	}
-	return groups.Rows()
+	return rows
 }

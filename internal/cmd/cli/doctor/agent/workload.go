@@ -87,9 +87,8 @@ func (f *Facts) scopeOf(kind, namespace string) (scope string, found bool) {
 	return "", false
 }
 
-func checkOthers(f *Facts) []check.Row {
+func checkOthers(f *Facts) (rows []check.Row) {
 	own, found := f.scopeOf(KindDeployment, f.Namespace)
-	var rows []check.Row
 	for _, other := range f.Agents {
 		target := check.Object{Kind: other.Kind, Group: appsv1.GroupName, Namespace: other.Namespace, Name: names.Agent}
 		switch {

@@ -7,6 +7,11 @@
 // Facts are read once, by all checks together. A check whose facts could not be read is skipped.
 package check
 
+import (
+	"cmp"
+	"slices"
+)
+
 // Page is the page of the documentation that explains each check, at an anchor with the check's ID.
 const Page = "docs/troubleshooting.md"
 
@@ -23,7 +28,7 @@ type Check[F any] struct {
 	Judge func(F) []Row
 }
 
-// Run returns the rows of all checks, in their order. Each check has at least one row.
+// Run returns the rows of all checks, in their order, those of a check with the most objects first. Each check has at least one row.
 func Run[F any](checks []Check[F], facts F, missing Missing) []Row {
 	var rows []Row
 	for _, c := range checks {
@@ -42,6 +47,7 @@ func (c Check[F]) rows(facts F, missing Missing) []Row {
 		}
 	}
 	if found := c.Judge(facts); len(found) > 0 {
+		slices.SortStableFunc(found, func(a, b Row) int { return cmp.Compare(b.Count, a.Count) })
 		return found
 	}
 	return []Row{{Verdict: OK}}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,12 +32,11 @@ func cluster(name string) check.Object {
 func checks() []check.Check[facts] {
 	return []check.Check[facts]{
 		{ID: "one", Judge: func(facts) []check.Row { return nil }},
-		{ID: "two", Needs: []check.Source{"Secrets"}, Judge: func(f facts) []check.Row {
-			var groups check.Groups
+		{ID: "two", Needs: []check.Source{"Secrets"}, Judge: func(f facts) (rows []check.Row) {
 			for _, name := range f.broken {
-				groups.Add("broken", check.Fail(cluster(name), "broken\x1b[31m", "kubectl delete "+name))
+				rows = check.Group(rows, "broken", check.Fail(cluster(name), "broken\x1b[31m", "kubectl delete "+name))
 			}
-			return groups.Rows()
+			return rows
 		}},
 		{ID: "three", Judge: func(facts) []check.Row {
 			return []check.Row{check.Ok(cluster("c"), "fine"), check.Warn(check.Object{}, "slow", "")}
@@ -55,7 +55,7 @@ func TestRun_ReturnsARowForEachCheckAndGroupsObjects(t *testing.T) {
 		{ID: "three", Verdict: check.OK, Object: new(cluster("c")), Cause: "fine", Docs: "docs/troubleshooting.md#three"},
 		{ID: "three", Verdict: check.Warning, Cause: "slow", Docs: "docs/troubleshooting.md#three"},
 	}
-	if diff := cmp.Diff(want, rows); diff != "" {
+	if diff := cmp.Diff(want, rows, cmpopts.IgnoreUnexported(check.Row{})); diff != "" {
 		t.Errorf("rows (-want +got):\n%s", diff)
 	}
 }
@@ -64,7 +64,7 @@ func TestRun_SkipsChecksWhoseFactsAreMissing(t *testing.T) {
 	missing := check.Missing{"Secrets": {Cause: "no right", Fix: "kubectl auth can-i"}}
 	rows := check.Run(checks(), facts{broken: []string{"a"}}, missing)
 	want := check.Row{ID: "two", Verdict: check.Skipped, Cause: "no right", Fix: "kubectl auth can-i", Docs: "docs/troubleshooting.md#two"}
-	if diff := cmp.Diff(want, rows[1]); diff != "" || len(rows) != 4 {
+	if diff := cmp.Diff(want, rows[1], cmpopts.IgnoreUnexported(check.Row{})); diff != "" || len(rows) != 4 {
 		t.Errorf("%d rows, the second (-want +got):\n%s", len(rows), diff)
 	}
 }
@@ -117,12 +117,12 @@ docs/troubleshooting.md#CHECK explains each check.
 }
 
 func TestReportOfDifferentCauses_NamesTheObjectOfCauseAndFix(t *testing.T) {
-	var groups check.Groups
-	groups.Add("", check.Fail(cluster("a"), "silent since noon", "restart"))
-	groups.Add("", check.Fail(cluster("b"), "silent since noon", "restart"))
-	groups.Add("other", check.Fail(cluster("c"), "Secret c is missing", "create c"))
-	groups.Add("other", check.Fail(cluster("d"), "Secret d is missing", "create d"))
-	rows := check.Run([]check.Check[facts]{{ID: "one", Judge: func(facts) []check.Row { return groups.Rows() }}}, facts{}, nil)
+	var found []check.Row
+	found = check.Group(found, "", check.Fail(cluster("a"), "silent since noon", "restart"))
+	found = check.Group(found, "", check.Fail(cluster("b"), "silent since noon", "restart"))
+	found = check.Group(found, "other", check.Fail(cluster("c"), "Secret c is missing", "create c"))
+	found = check.Group(found, "other", check.Fail(cluster("d"), "Secret d is missing", "create d"))
+	rows := check.Run([]check.Check[facts]{{ID: "one", Judge: func(facts) []check.Row { return found }}}, facts{}, nil)
 	var out bytes.Buffer
 	if err := check.NewReport(rows).Print(&out, output.Table, false); err != nil {
 		t.Fatal(err)

@@ -1,7 +1,6 @@
 package check
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 
@@ -96,6 +95,8 @@ type Row struct {
 	Docs string `json:"docs"`
 	// Code is that of the Reason why the check was skipped.
 	Code exit.Code `json:"-"`
+	// key is that of Group.
+	key string
 }
 
 // Ok returns a row for an object without a problem. cause describes the object.
@@ -122,43 +123,21 @@ const (
 	maxCause = 512
 )
 
-// Groups collects rows, so that objects with the same problem share one. The zero value is empty.
-type Groups struct {
-	rows  []*Row
-	index map[string]*Row
-}
-
-// Add adds a row. Rows with the same key have the same problem: the cause and the fix of the first one are kept.
-func (g *Groups) Add(key string, added Row) {
-	if g.index == nil {
-		g.index = map[string]*Row{}
+// Group adds a row to those of a check, or counts its object in the row with the same key: objects with the same problem share the
+// cause and the fix of the first one.
+func Group(rows []Row, key string, added Row) []Row {
+	i := slices.IndexFunc(rows, func(r Row) bool { return r.key == key })
+	if i < 0 {
+		added.key = key
+		return append(rows, added)
 	}
-	first := g.index[key]
-	if first == nil {
-		added.Count = 1
-		g.index[key] = &added
-		g.rows = append(g.rows, &added)
-		return
-	}
-	first.Count++
+	first := &rows[i]
+	first.Count = max(first.Count, 1) + 1
 	first.CauseVaries = first.CauseVaries || added.Cause != first.Cause
 	first.FixVaries = first.FixVaries || added.Fix != first.Fix
 	if len(first.Examples) < maxExamples && added.Object != nil {
 		first.Examples = append(first.Examples, *added.Object)
 	}
-}
-
-// Rows returns the rows, those with the most objects first.
-func (g *Groups) Rows() []Row {
-	rows := make([]Row, 0, len(g.rows))
-	for _, r := range g.rows {
-		shared := *r
-		if shared.Count == 1 {
-			shared.Count = 0
-		}
-		rows = append(rows, shared)
-	}
-	slices.SortStableFunc(rows, func(a, b Row) int { return cmp.Compare(b.Count, a.Count) })
 	return rows
 }
 

@@ -46,8 +46,7 @@ func bundleChecks() []check.Check[*Facts] {
 	}
 }
 
-func checkBundlesFailing(f *Facts) []check.Row {
-	var groups check.Groups
+func checkBundlesFailing(f *Facts) (rows []check.Row) {
 	for _, bundle := range f.Bundles {
 		ready := conditions.Get(bundle.Status.Conditions, conditions.Ready)
 		if ready == nil || ready.Status != corev1.ConditionFalse || bundle.DeletionTimestamp != nil {
@@ -57,12 +56,12 @@ func checkBundlesFailing(f *Facts) []check.Row {
 		worst := state.WorstState(summary)
 		switch {
 		case summary.ErrApplied > 0:
-			groups.Add(worst, check.Fail(check.OfFleet("Bundle", bundle), causeOf(bundle, ready), describeDeployment(bundle)))
+			rows = check.Group(rows, worst, check.Fail(check.OfFleet("Bundle", bundle), causeOf(bundle, ready), describeDeployment(bundle)))
 		case f.isLate(bundle, ready):
-			groups.Add(worst, check.Warn(check.OfFleet("Bundle", bundle), causeOf(bundle, ready), describeDeployment(bundle)))
+			rows = check.Group(rows, worst, check.Warn(check.OfFleet("Bundle", bundle), causeOf(bundle, ready), describeDeployment(bundle)))
 		}
 	}
-	return groups.Rows()
+	return rows
 }
 
 // isLate reports whether a Bundle should be ready by now. The time of the condition moves with the counts in its message, so that
@@ -112,31 +111,28 @@ func describeDeployment(bundle Bundle) string {
 	return remedy.Describe("bundledeployments", names.ClusterNamespace(workspace, cluster), bundle.Name)
 }
 
-func checkBundlesConditions(f *Facts) []check.Row {
-	var groups check.Groups
+func checkBundlesConditions(f *Facts) (rows []check.Row) {
 	for _, bundle := range f.Bundles {
 		for _, condition := range bundle.Status.Conditions {
 			if conditions.IsTrouble(condition) {
-				groups.Add(condition.Reason, check.Fail(check.OfFleet("Bundle", bundle), condition.Reason+": "+condition.Message, remedy.Describe("bundles", bundle.Namespace, bundle.Name)))
+				rows = check.Group(rows, condition.Reason, check.Fail(check.OfFleet("Bundle", bundle), condition.Reason+": "+condition.Message, remedy.Describe("bundles", bundle.Namespace, bundle.Name)))
 			}
 		}
 	}
-	return groups.Rows()
+	return rows
 }
 
-func checkBundlesSize(f *Facts) []check.Row {
+func checkBundlesSize(f *Facts) (rows []check.Row) {
 	large := slices.DeleteFunc(slices.Clone(f.Bundles), func(b Bundle) bool { return b.Size < sizeWarning })
 	slices.SortStableFunc(large, func(a, b Bundle) int { return cmp.Compare(b.Size, a.Size) })
-	var groups check.Groups
 	for _, bundle := range large {
-		groups.Add("", check.Warn(check.OfFleet("Bundle", bundle), fmt.Sprintf("the Bundle has %d KiB. API servers accept %d KiB. Split it, or let the agents download the chart",
+		rows = check.Group(rows, "", check.Warn(check.OfFleet("Bundle", bundle), fmt.Sprintf("the Bundle has %d KiB. API servers accept %d KiB. Split it, or let the agents download the chart",
 			bundle.Size>>10, sizeLimit>>10), remedy.Describe("bundles", bundle.Namespace, bundle.Name)))
 	}
-	return groups.Rows()
+	return rows
 }
 
-func checkBundlesTargets(f *Facts) []check.Row {
-	var groups check.Groups
+func checkBundlesTargets(f *Facts) (rows []check.Row) {
 	for _, bundle := range f.Bundles {
 		observed := bundle.Status.ObservedGeneration == bundle.Generation || conditions.Get(bundle.Status.Conditions, conditions.Ready) != nil
 		if bundle.Status.Summary.DesiredReady > 0 || !observed || bundle.DeletionTimestamp != nil || !f.older(bundle, check.CreationPatience) {
@@ -146,13 +142,12 @@ func checkBundlesTargets(f *Facts) []check.Row {
 		if len(bundle.Spec.Targets) == 0 {
 			cause = "the Bundle has no targets"
 		}
-		groups.Add(cause, check.Warn(check.OfFleet("Bundle", bundle), cause, remedy.Command("kubectl", "get", "clusters.fleet.cattle.io", "-n", bundle.Namespace, "--show-labels")))
+		rows = check.Group(rows, cause, check.Warn(check.OfFleet("Bundle", bundle), cause, remedy.Command("kubectl", "get", "clusters.fleet.cattle.io", "-n", bundle.Namespace, "--show-labels")))
 	}
-	return groups.Rows()
+	return rows
 }
 
-func checkBundlesContent(f *Facts) []check.Row {
-	var groups check.Groups
+func checkBundlesContent(f *Facts) (rows []check.Row) {
 	for _, bundle := range f.Bundles {
 		cause := ""
 		switch {
@@ -163,10 +158,10 @@ func checkBundlesContent(f *Facts) []check.Row {
 		default:
 			continue
 		}
-		groups.Add(cause, check.Fail(check.OfFleet("Bundle", bundle), cause+". Put the files into the Bundle with `fleet apply`",
+		rows = check.Group(rows, cause, check.Fail(check.OfFleet("Bundle", bundle), cause+". Put the files into the Bundle with `fleet apply`",
 			remedy.Command("fleet", "apply", bundle.Name, "FOLDER", "-n", bundle.Namespace)))
 	}
-	return groups.Rows()
+	return rows
 }
 
 func checkGitRepos(f *Facts) []check.Row {
@@ -178,20 +173,19 @@ func checkHelmOps(f *Facts) []check.Row {
 }
 
 // withoutEffect returns a row for objects that only a controller of Rancher Fleet reconciles, unless that one runs.
-func (f *Facts) withoutEffect(kind, resource, controller string, objects []*metav1.PartialObjectMetadata) []check.Row {
+func (f *Facts) withoutEffect(kind, resource, controller string, objects []*metav1.PartialObjectMetadata) (rows []check.Row) {
 	if slices.ContainsFunc(f.Deployments, func(d *appsv1.Deployment) bool { return d.Name == controller && d.Status.ReadyReplicas > 0 }) {
 		return nil
 	}
-	var groups check.Groups
 	for _, found := range objects {
 		fix := remedy.Command("kubectl", "delete", resource+"."+fleet.GroupName, "-n", found.Namespace, found.Name)
 		if len(found.Finalizers) > 0 { // its controller, which would remove them, does not run
 			fix = removeFinalizers(resource, found) + " && " + fix
 		}
-		groups.Add("", check.Warn(check.OfFleet(kind, found),
+		rows = check.Group(rows, "", check.Warn(check.OfFleet(kind, found),
 			"the "+kind+" has no effect, because this product has no controller for it. Its Bundles stay. Deliver the folder with `fleet apply`, and delete the "+kind, fix))
 	}
-	return groups.Rows()
+	return rows
 }
 
 // removeFinalizers returns the command that removes the finalizers of an object.

@@ -46,8 +46,7 @@ func coveredReasons() []string {
 	return append([]string{conditions.ReasonAgentNotReporting, conditions.ReasonClientIDAmbiguous, conditions.ReasonKubeconfigMissing, conditions.ReasonKubeconfigExpired}, refusedReasons()...)
 }
 
-func checkConditions(f *Facts) []check.Row {
-	var groups check.Groups
+func checkConditions(f *Facts) (rows []check.Row) {
 	for _, cluster := range f.Clusters {
 		seen := map[string]bool{}
 		for _, condition := range cluster.Status.Conditions {
@@ -55,14 +54,13 @@ func checkConditions(f *Facts) []check.Row {
 				continue
 			}
 			seen[condition.Reason] = true
-			groups.Add(condition.Reason, check.ClusterCondition(cluster, condition))
+			rows = check.Group(rows, condition.Reason, check.ClusterCondition(cluster, condition))
 		}
 	}
-	return groups.Rows()
+	return rows
 }
 
-func checkSilent(f *Facts) []check.Row {
-	var groups check.Groups
+func checkSilent(f *Facts) (rows []check.Row) {
 	for _, cluster := range f.Clusters {
 		summary := clusters.Summarize(cluster)
 		if summary.State != clusters.Silent {
@@ -72,38 +70,36 @@ func checkSilent(f *Facts) []check.Row {
 		if seen := cluster.Status.Agent.LastSeen; !seen.IsZero() {
 			cause = "the agent has not reported since " + seen.UTC().Format(time.RFC3339)
 		}
-		groups.Add(summary.Reason, check.Fail(check.OfFleet("Cluster", cluster), cause, remedy.OfCluster(cluster, conditions.ReasonAgentNotReporting)))
+		rows = check.Group(rows, summary.Reason, check.Fail(check.OfFleet("Cluster", cluster), cause, remedy.OfCluster(cluster, conditions.ReasonAgentNotReporting)))
 	}
-	return groups.Rows()
+	return rows
 }
 
-func checkWaiting(f *Facts) []check.Row {
-	var groups check.Groups
+func checkWaiting(f *Facts) (rows []check.Row) {
 	for _, cluster := range f.Clusters {
 		if clusters.Summarize(cluster).State != clusters.Waiting || !f.older(cluster, waitingPatience) || clusterrules.ManagedElsewhere(cluster) {
 			continue
 		}
 		if cluster.Spec.KubeConfigSecret != "" {
-			groups.Add("imported", check.Warn(check.OfFleet("Cluster", cluster), "the hub has not installed the agent yet", remedy.Describe("clusters", cluster.Namespace, cluster.Name)))
+			rows = check.Group(rows, "imported", check.Warn(check.OfFleet("Cluster", cluster), "the hub has not installed the agent yet", remedy.Describe("clusters", cluster.Namespace, cluster.Name)))
 			continue
 		}
-		groups.Add("", check.Warn(check.OfFleet("Cluster", cluster), "no agent has joined since the Cluster was created", remedy.Join(cluster, f.Tokens)))
+		rows = check.Group(rows, "", check.Warn(check.OfFleet("Cluster", cluster), "no agent has joined since the Cluster was created", remedy.Join(cluster, f.Tokens)))
 	}
-	return groups.Rows()
+	return rows
 }
 
-func checkDeleting(f *Facts) []check.Row {
-	var groups check.Groups
+func checkDeleting(f *Facts) (rows []check.Row) {
 	for _, cluster := range f.Clusters {
 		if at := cluster.DeletionTimestamp; at != nil && f.Now.Sub(at.Time) > deletingPatience {
-			groups.Add("", check.Fail(check.OfFleet("Cluster", cluster), fmt.Sprintf("the Cluster is being deleted since %s, and its finalizers are still there: %s",
+			rows = check.Group(rows, "", check.Fail(check.OfFleet("Cluster", cluster), fmt.Sprintf("the Cluster is being deleted since %s, and its finalizers are still there: %s",
 				at.UTC().Format(time.RFC3339), cut.Names(cluster.Finalizers, maxNamed)), remedy.Describe("clusters", cluster.Namespace, cluster.Name)))
 		}
 	}
-	return groups.Rows()
+	return rows
 }
 
-func checkClientIDs(f *Facts) []check.Row {
+func checkClientIDs(f *Facts) (rows []check.Row) {
 	type key struct{ workspace, id string }
 	sharing := map[key][]*fleet.Cluster{}
 	for _, cluster := range f.Clusters {
@@ -111,7 +107,6 @@ func checkClientIDs(f *Facts) []check.Row {
 			sharing[key{cluster.Namespace, id}] = append(sharing[key{cluster.Namespace, id}], cluster)
 		}
 	}
-	var groups check.Groups
 	for _, cluster := range f.Clusters { // not the map, whose order is random
 		all := sharing[key{cluster.Namespace, cluster.Spec.ClientID}]
 		first := clusterrules.FirstOf(all)
@@ -120,18 +115,17 @@ func checkClientIDs(f *Facts) []check.Row {
 		}
 		// The UID is a client ID that no other Cluster has.
 		fix := remedy.Patch("clusters", cluster, map[string]any{"spec": map[string]any{"clientID": cluster.UID}})
-		groups.Add(first.Namespace+"/"+first.Name, check.Fail(check.OfFleet("Cluster", cluster), fmt.Sprintf(
+		rows = check.Group(rows, first.Namespace+"/"+first.Name, check.Fail(check.OfFleet("Cluster", cluster), fmt.Sprintf(
 			"the Cluster has the same client ID as Cluster %s/%s, which is older: agents with this client ID belong to the older one", first.Namespace, first.Name), fix))
 	}
-	return groups.Rows()
+	return rows
 }
 
-func checkNamespaces(f *Facts) []check.Row {
+func checkNamespaces(f *Facts) (rows []check.Row) {
 	found := map[string]*metav1.PartialObjectMetadata{}
 	for _, namespace := range f.Namespaces {
 		found[namespace.Name] = namespace
 	}
-	var groups check.Groups
 	for _, cluster := range f.Clusters {
 		name := clusterrules.NamespaceOf(cluster)
 		namespace := found[name]
@@ -140,40 +134,38 @@ func checkNamespaces(f *Facts) []check.Row {
 		}
 		switch {
 		case namespace == nil && f.older(cluster, check.CreationPatience):
-			groups.Add("missing", check.Fail(check.OfFleet("Cluster", cluster), fmt.Sprintf("the Cluster's namespace %s does not exist: nothing is deployed there", name),
+			rows = check.Group(rows, "missing", check.Fail(check.OfFleet("Cluster", cluster), fmt.Sprintf("the Cluster's namespace %s does not exist: nothing is deployed there", name),
 				remedy.Command("kubectl", "logs", "-n", f.System, "deployment/fleet-controller")))
 		case namespace != nil && namespace.DeletionTimestamp != nil && f.Now.Sub(namespace.DeletionTimestamp.Time) > check.CreationPatience:
-			groups.Add("deleting", check.Fail(check.OfFleet("Cluster", cluster), fmt.Sprintf("the Cluster's namespace %s is being deleted: look for objects with finalizers in it", name),
+			rows = check.Group(rows, "deleting", check.Fail(check.OfFleet("Cluster", cluster), fmt.Sprintf("the Cluster's namespace %s is being deleted: look for objects with finalizers in it", name),
 				remedy.Command("kubectl", "describe", "namespace", name)))
 		}
 	}
-	return groups.Rows()
+	return rows
 }
 
-func checkAgentVersions(f *Facts) []check.Row {
-	var groups check.Groups
+func checkAgentVersions(f *Facts) (rows []check.Row) {
 	for _, cluster := range f.Clusters {
 		for _, row := range check.OldAgent(cluster, f.Config.Version, f.Config.Config, remedy.Target{Context: cluster.Name}) {
-			groups.Add(cluster.Status.Agent.AgentVersion, row)
+			rows = check.Group(rows, cluster.Status.Agent.AgentVersion, row)
 		}
 	}
-	return groups.Rows()
+	return rows
 }
 
-func checkGroups(f *Facts) []check.Row {
-	var groups check.Groups
+func checkGroups(f *Facts) (rows []check.Row) {
 	for _, group := range f.Groups {
 		target := check.OfFleet("ClusterGroup", group)
 		selector, err := metav1.LabelSelectorAsSelector(group.Spec.Selector)
 		switch {
 		case err != nil:
-			groups.Add("invalid", check.Fail(target, fmt.Sprintf("the selector is invalid: %v", err),
+			rows = check.Group(rows, "invalid", check.Fail(target, fmt.Sprintf("the selector is invalid: %v", err),
 				remedy.Command("kubectl", "edit", "clustergroups.fleet.cattle.io", "-n", group.Namespace, group.Name)))
 		case !f.selects(selector, group.Namespace):
-			groups.Add("empty", check.Warn(target, "the ClusterGroup selects no Cluster: "+orNone(selector), labelCommand(group)))
+			rows = check.Group(rows, "empty", check.Warn(target, "the ClusterGroup selects no Cluster: "+orNone(selector), labelCommand(group)))
 		}
 	}
-	return groups.Rows()
+	return rows
 }
 
 func orNone(selector labels.Selector) string {

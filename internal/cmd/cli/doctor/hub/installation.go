@@ -67,20 +67,19 @@ func (f *Facts) crd(name string) *apiextensions.CustomResourceDefinition {
 	return &f.CRDs[i]
 }
 
-func checkCRDs(f *Facts) []check.Row {
-	var missing, waiting check.Groups
+func checkCRDs(f *Facts) (rows []check.Row) {
 	for _, embedded := range f.Embedded {
 		served, target := f.crd(embedded.Name), crdObject(embedded.Name)
 		switch {
 		case served == nil:
-			missing.Add("", check.Fail(target, "the CRD does not exist, so that objects of this kind can be neither written nor read", f.installCRDs()))
+			rows = check.Group(rows, "missing", check.Fail(target, "the CRD does not exist, so that objects of this kind can be neither written nor read", f.installCRDs()))
 		case served.DeletionTimestamp != nil:
-			waiting.Add("deleting", check.Fail(target, "the CRD is being deleted, and all objects of this kind with it", remedy.Command("kubectl", "describe", "crd", embedded.Name)))
+			rows = check.Group(rows, "deleting", check.Fail(target, "the CRD is being deleted, and all objects of this kind with it", remedy.Command("kubectl", "describe", "crd", embedded.Name)))
 		case !isEstablished(served):
-			waiting.Add("established", check.Fail(target, "the API server does not serve the CRD yet; its condition Established or NamesAccepted says why", remedy.Command("kubectl", "describe", "crd", embedded.Name)))
+			rows = check.Group(rows, "established", check.Fail(target, "the API server does not serve the CRD yet; its condition Established or NamesAccepted says why", remedy.Command("kubectl", "describe", "crd", embedded.Name)))
 		}
 	}
-	return append(missing.Rows(), waiting.Rows()...)
+	return rows
 }
 
 func isEstablished(crd *apiextensions.CustomResourceDefinition) bool {
@@ -89,18 +88,17 @@ func isEstablished(crd *apiextensions.CustomResourceDefinition) bool {
 	})
 }
 
-func checkFields(f *Facts) []check.Row {
-	var old check.Groups
+func checkFields(f *Facts) (rows []check.Row) {
 	for i := range f.Embedded {
 		served := f.crd(f.Embedded[i].Name)
 		if served == nil {
 			continue
 		}
 		if missing := crds.Missing(&f.Embedded[i], served); len(missing) > 0 {
-			old.Add("", check.Fail(crdObject(served.Name), fmt.Sprintf("the CRD is older than this release: the API server drops %s", cut.Names(missing, maxNamed)), f.installCRDs()))
+			rows = check.Group(rows, "", check.Fail(crdObject(served.Name), fmt.Sprintf("the CRD is older than this release: the API server drops %s", cut.Names(missing, maxNamed)), f.installCRDs()))
 		}
 	}
-	return old.Rows()
+	return rows
 }
 
 // ownLeases are the Leases that the controllers hold together.
@@ -112,8 +110,7 @@ func leaseObject(namespace, name string) check.Object {
 	return check.Object{Kind: "Lease", Group: coordinationv1.GroupName, Namespace: namespace, Name: name}
 }
 
-func checkLeases(f *Facts) []check.Row {
-	var rows []check.Row
+func checkLeases(f *Facts) (rows []check.Row) {
 	for _, name := range ownLeases() {
 		rows = append(rows, f.checkLease(name))
 	}
@@ -159,7 +156,7 @@ func (f *Facts) configObject() check.Object {
 	return check.Object{Kind: "ConfigMap", Namespace: f.System, Name: names.ControllerConfig}
 }
 
-func checkConfig(f *Facts) []check.Row {
+func checkConfig(f *Facts) (rows []check.Row) {
 	c := f.Config
 	switch {
 	case !c.Exists:
@@ -167,7 +164,6 @@ func checkConfig(f *Facts) []check.Row {
 	case c.Err != nil:
 		return []check.Row{check.Fail(f.configObject(), "the controllers keep their former configuration: "+c.Err.Error(), f.chart())}
 	}
-	var rows []check.Row
 	for _, warning := range c.Warnings {
 		rows = append(rows, check.Warn(f.configObject(), warning, f.chart()))
 	}
@@ -197,7 +193,7 @@ func isRancher(deployment *appsv1.Deployment) bool {
 	})
 }
 
-func checkControllers(f *Facts) []check.Row {
+func checkControllers(f *Facts) (rows []check.Row) {
 	found := f.Controllers()
 	if len(found) == 0 {
 		target := check.Object{Kind: "Deployment", Group: appsv1.GroupName, Namespace: f.System, Name: names.ControllerConfig}
@@ -207,7 +203,6 @@ func checkControllers(f *Facts) []check.Row {
 		}
 		return []check.Row{check.Fail(target, "the Deployment does not exist: the hub's chart is not installed in this namespace, or Rancher Fleet is", fix)}
 	}
-	var rows []check.Row
 	for _, deployment := range found {
 		wanted := int32(1)
 		if deployment.Spec.Replicas != nil {
@@ -232,8 +227,7 @@ func checkControllers(f *Facts) []check.Row {
 	return rows
 }
 
-func checkVersion(f *Facts) []check.Row {
-	var rows []check.Row
+func checkVersion(f *Facts) (rows []check.Row) {
 	written := f.Config.Version
 	for _, deployment := range f.Controllers() {
 		for _, container := range deployment.Spec.Template.Spec.Containers {
@@ -255,8 +249,7 @@ func checkVersion(f *Facts) []check.Row {
 // ownIdentity matches the identities of this product's controllers in Leases.
 var ownIdentity = regexp.MustCompile(`_[a-z2-7]{26}$`)
 
-func checkOtherManager(f *Facts) []check.Row {
-	var rows []check.Row
+func checkOtherManager(f *Facts) (rows []check.Row) {
 	migrate := "docs/migration.md says how this product takes the hub over: " + f.chart()
 	for _, deployment := range f.Deployments {
 		if isRancher(deployment) {
@@ -274,35 +267,36 @@ func checkOtherManager(f *Facts) []check.Row {
 }
 
 // checkWebhooks finds webhooks that cannot answer because their Service does not exist.
-func checkWebhooks(f *Facts) []check.Row {
-	var validating, mutating check.Groups
+func checkWebhooks(f *Facts) (rows []check.Row) {
 	services := namesOf(f.Services)
 	for _, configuration := range f.Validating {
 		for _, w := range configuration.Webhooks {
-			addWebhook(&validating, services, "ValidatingWebhookConfiguration", configuration.Name, w)
+			rows = addWebhook(rows, services, "ValidatingWebhookConfiguration", configuration.Name, w)
 		}
 	}
 	for _, configuration := range f.Mutating {
 		for _, w := range configuration.Webhooks {
-			addWebhook(&mutating, services, "MutatingWebhookConfiguration", configuration.Name,
+			rows = addWebhook(rows, services, "MutatingWebhookConfiguration", configuration.Name,
 				admissionregistrationv1.ValidatingWebhook{Name: w.Name, ClientConfig: w.ClientConfig, Rules: w.Rules, FailurePolicy: w.FailurePolicy})
 		}
 	}
-	return append(validating.Rows(), mutating.Rows()...)
+	return rows
 }
 
 // addWebhook adds a row for a webhook without which the API server rejects writes, if its Service does not exist.
-func addWebhook(groups *check.Groups, services map[types.NamespacedName]bool, kind, configuration string, webhook admissionregistrationv1.ValidatingWebhook) {
+func addWebhook(rows []check.Row, services map[types.NamespacedName]bool, kind, configuration string, webhook admissionregistrationv1.ValidatingWebhook) []check.Row {
 	service, mayFail := webhook.ClientConfig.Service, webhook.FailurePolicy != nil && *webhook.FailurePolicy != admissionregistrationv1.Fail
 	if service == nil || mayFail || !concernsFleet(webhook.Rules) {
-		return
+		return rows
 	}
-	if name := (types.NamespacedName{Namespace: service.Namespace, Name: service.Name}); !services[name] {
-		target := check.Object{Kind: kind, Group: admissionregistrationv1.GroupName, Name: configuration}
-		groups.Add(configuration, check.Fail(target, fmt.Sprintf(
-			"webhook %s has to admit objects of fleet.cattle.io, but its Service %s does not exist: the API server rejects their changes", webhook.Name, name),
-			remedy.Command("kubectl", "delete", target.Type(), configuration)))
+	name := types.NamespacedName{Namespace: service.Namespace, Name: service.Name}
+	if services[name] {
+		return rows
 	}
+	target := check.Object{Kind: kind, Group: admissionregistrationv1.GroupName, Name: configuration}
+	return check.Group(rows, target.Resource(), check.Fail(target, fmt.Sprintf(
+		"webhook %s has to admit objects of fleet.cattle.io, but its Service %s does not exist: the API server rejects their changes", webhook.Name, name),
+		remedy.Command("kubectl", "delete", target.Type(), configuration)))
 }
 
 // concernsFleet reports whether a rule selects objects of fleet.cattle.io.

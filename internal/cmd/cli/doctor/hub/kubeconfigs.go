@@ -36,34 +36,31 @@ func (f *Facts) Imported() []*fleet.Cluster {
 	})
 }
 
-func checkKubeconfigsExist(f *Facts) []check.Row {
-	var groups check.Groups
+func checkKubeconfigsExist(f *Facts) (rows []check.Row) {
 	for _, cluster := range f.Imported() {
 		if secret := clusterrules.KubeconfigSecret(cluster); !f.Kubeconfigs[secret].Exists {
-			groups.Add("", check.Fail(check.OfFleet("Cluster", cluster), fmt.Sprintf("Secret %s, or its key %q, does not exist", secret, protocol.KubeconfigValueKey),
+			rows = check.Group(rows, "", check.Fail(check.OfFleet("Cluster", cluster), fmt.Sprintf("Secret %s, or its key %q, does not exist", secret, protocol.KubeconfigValueKey),
 				remedy.OfCluster(cluster, conditions.ReasonKubeconfigMissing)))
 		}
 	}
-	return groups.Rows()
+	return rows
 }
 
 // checkKubeconfigsValid finds kubeconfigs that the hub refuses. The configuration says which addresses it allows, so without one,
 // as after an uninstallation of the chart, none is judged.
-func checkKubeconfigsValid(f *Facts) []check.Row {
+func checkKubeconfigsValid(f *Facts) (rows []check.Row) {
 	if !f.Config.Exists {
 		return nil
 	}
-	var groups check.Groups
 	for _, cluster := range f.Imported() {
 		if err := f.Kubeconfigs[clusterrules.KubeconfigSecret(cluster)].Err; err != nil {
-			groups.Add(err.Error(), check.Fail(check.OfFleet("Cluster", cluster), fmt.Sprintf("Secret %s: %v", clusterrules.KubeconfigSecret(cluster), err), check.KubeconfigFix(cluster, err)))
+			rows = check.Group(rows, err.Error(), check.Fail(check.OfFleet("Cluster", cluster), fmt.Sprintf("Secret %s: %v", clusterrules.KubeconfigSecret(cluster), err), check.KubeconfigFix(cluster, err)))
 		}
 	}
-	return groups.Rows()
+	return rows
 }
 
-func checkKubeconfigsExpiry(f *Facts) []check.Row {
-	var groups check.Groups
+func checkKubeconfigsExpiry(f *Facts) (rows []check.Row) {
 	for _, cluster := range f.Imported() {
 		expires := f.Kubeconfigs[clusterrules.KubeconfigSecret(cluster)].Expires
 		left := expires.Sub(f.Now)
@@ -71,13 +68,13 @@ func checkKubeconfigsExpiry(f *Facts) []check.Row {
 		switch {
 		case expires.IsZero():
 		case left <= 0:
-			groups.Add("expired", check.Fail(check.OfFleet("Cluster", cluster), fmt.Sprintf("the credential in Secret %s expired on %s",
+			rows = check.Group(rows, "expired", check.Fail(check.OfFleet("Cluster", cluster), fmt.Sprintf("the credential in Secret %s expired on %s",
 				clusterrules.KubeconfigSecret(cluster), expires.UTC().Format(time.DateOnly)), fix))
 		case left < check.CredentialWarning && !capi.HasProvidersKubeconfig(cluster): // condition FollowsClusterAPI warns of that one
-			groups.Add("soon", check.Warn(check.OfFleet("Cluster", cluster), fmt.Sprintf("the credential in Secret %s expires in %s", clusterrules.KubeconfigSecret(cluster), duration.HumanDuration(left)), fix))
+			rows = check.Group(rows, "soon", check.Warn(check.OfFleet("Cluster", cluster), fmt.Sprintf("the credential in Secret %s expires in %s", clusterrules.KubeconfigSecret(cluster), duration.HumanDuration(left)), fix))
 		}
 	}
-	return groups.Rows()
+	return rows
 }
 
 // refusedReasons returns the reasons for which a kubeconfig is refused, by the hub or by the cluster.
@@ -89,8 +86,7 @@ func refusedReasons() []string {
 	}
 }
 
-func checkKubeconfigsAccepted(f *Facts) []check.Row {
-	var groups check.Groups
+func checkKubeconfigsAccepted(f *Facts) (rows []check.Row) {
 	for _, cluster := range f.Imported() {
 		condition := conditions.Get(cluster.Status.Conditions, conditions.Imported)
 		if condition == nil || !conditions.IsTrouble(*condition) || !slices.Contains(refusedReasons(), condition.Reason) {
@@ -105,7 +101,7 @@ func checkKubeconfigsAccepted(f *Facts) []check.Row {
 					remedy.Quote(annotation.AllowedWorkspaces+"="+allowed+","+cluster.Namespace)
 			}
 		}
-		groups.Add(condition.Reason, check.Fail(check.OfFleet("Cluster", cluster), cause, fix))
+		rows = check.Group(rows, condition.Reason, check.Fail(check.OfFleet("Cluster", cluster), cause, fix))
 	}
-	return groups.Rows()
+	return rows
 }

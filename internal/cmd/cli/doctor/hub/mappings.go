@@ -13,26 +13,25 @@ import (
 )
 
 // checkMappings finds BundleNamespaceMappings without effect. They have no conditions, and their Events expire.
-func checkMappings(f *Facts) []check.Row {
-	var groups check.Groups
+func checkMappings(f *Facts) (rows []check.Row) {
 	for _, mapping := range f.Mappings {
 		target := check.OfFleet("BundleNamespaceMapping", mapping)
 		parsed := targeting.NewMapping(mapping)
 		err := parsed.Err()
 		switch {
 		case errors.Is(err, targeting.ErrMappingIncomplete):
-			groups.Add("incomplete", check.Fail(target, err.Error(), editMapping(mapping)))
+			rows = check.Group(rows, "incomplete", check.Fail(target, err.Error(), editMapping(mapping)))
 		case err != nil:
-			groups.Add("invalid", check.Fail(target, err.Error()+": what was deployed through the mapping stays as it is", editMapping(mapping)))
+			rows = check.Group(rows, "invalid", check.Fail(target, err.Error()+": what was deployed through the mapping stays as it is", editMapping(mapping)))
 		case !f.leadsAnywhere(parsed):
-			groups.Add("namespaces", check.Warn(target, "no other namespace matches the namespaceSelector "+metav1.FormatLabelSelector(mapping.NamespaceSelector),
+			rows = check.Group(rows, "namespaces", check.Warn(target, "no other namespace matches the namespaceSelector "+metav1.FormatLabelSelector(mapping.NamespaceSelector),
 				remedy.Command("kubectl", "get", "namespaces", "--show-labels")))
 		case !slices.ContainsFunc(f.Bundles, func(b Bundle) bool { return parsed.Takes(b.Bundle) }):
-			groups.Add("bundles", check.Warn(target, "no Bundle of its namespace matches the bundleSelector "+metav1.FormatLabelSelector(mapping.BundleSelector),
+			rows = check.Group(rows, "bundles", check.Warn(target, "no Bundle of its namespace matches the bundleSelector "+metav1.FormatLabelSelector(mapping.BundleSelector),
 				remedy.Command("kubectl", "get", "bundles.fleet.cattle.io", "-n", mapping.Namespace, "--show-labels")))
 		}
 	}
-	return groups.Rows()
+	return rows
 }
 
 // leadsAnywhere reports whether a mapping selects a namespace besides its own, whether that accepts its Bundles or not.

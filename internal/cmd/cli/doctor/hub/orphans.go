@@ -32,9 +32,8 @@ func (f *Facts) owner(marks map[string]string, namespaceKey, nameKey string) (ow
 	return owner, owner.Namespace != "" && owner.Name != "" && f.inScope(owner.Namespace)
 }
 
-func checkOrphanedDeployments(f *Facts) []check.Row {
+func checkOrphanedDeployments(f *Facts) (rows []check.Row) {
 	known := namesOf(f.Clusters)
-	var groups check.Groups
 	for _, found := range f.BundleDeployments {
 		cluster, ok := f.owner(found.Labels, fleet.LabelClusterNamespace, fleet.LabelCluster)
 		if !ok || known[cluster] || !f.older(found, check.CreationPatience) {
@@ -47,14 +46,13 @@ func checkOrphanedDeployments(f *Facts) []check.Row {
 				fix += " && " + remedy.Command("kubectl", "delete", "bundledeployments.fleet.cattle.io", "-n", found.Namespace, found.Name)
 			}
 		}
-		groups.Add("", check.Warn(check.OfFleet("BundleDeployment", found), fmt.Sprintf("the BundleDeployment is of Cluster %s, which does not exist", cluster), fix))
+		rows = check.Group(rows, "", check.Warn(check.OfFleet("BundleDeployment", found), fmt.Sprintf("the BundleDeployment is of Cluster %s, which does not exist", cluster), fix))
 	}
-	return groups.Rows()
+	return rows
 }
 
-func checkOrphanedNamespaces(f *Facts) []check.Row {
+func checkOrphanedNamespaces(f *Facts) (rows []check.Row) {
 	known := namesOf(f.Clusters)
-	var groups check.Groups
 	for _, found := range f.Namespaces {
 		cluster, ok := f.owner(found.Annotations, fleet.AnnotationClusterNamespace, fleet.AnnotationCluster)
 		// Everything in a namespace is deleted with it. So its name must be one that the hub computes.
@@ -64,40 +62,38 @@ func checkOrphanedNamespaces(f *Facts) []check.Row {
 		target := check.Object{Kind: "Namespace", Group: corev1.GroupName, Name: found.Name}
 		if found.DeletionTimestamp != nil {
 			if f.Now.Sub(found.DeletionTimestamp.Time) > deletingPatience {
-				groups.Add("deleting", check.Warn(target, fmt.Sprintf("the namespace is of Cluster %s, which does not exist. It is being deleted, but contains objects with finalizers", cluster),
+				rows = check.Group(rows, "deleting", check.Warn(target, fmt.Sprintf("the namespace is of Cluster %s, which does not exist. It is being deleted, but contains objects with finalizers", cluster),
 					remedy.Command("kubectl", "describe", "namespace", found.Name)))
 			}
 			continue
 		}
-		groups.Add("", check.Warn(target, fmt.Sprintf("the namespace is of Cluster %s, which does not exist", cluster), remedy.Command("kubectl", "delete", "namespace", found.Name)))
+		rows = check.Group(rows, "", check.Warn(target, fmt.Sprintf("the namespace is of Cluster %s, which does not exist", cluster), remedy.Command("kubectl", "delete", "namespace", found.Name)))
 	}
-	return groups.Rows()
+	return rows
 }
 
-func checkOrphanedCredentials(f *Facts) []check.Row {
+func checkOrphanedCredentials(f *Facts) (rows []check.Row) {
 	known := namesOf(f.Registrations)
-	var groups check.Groups
 	for _, found := range f.Credentials {
 		request, ok := f.owner(found.Annotations, fleet.AnnotationClusterRegistrationNamespace, fleet.AnnotationClusterRegistration)
 		if ok && !known[request] && f.older(found, check.CreationPatience) {
-			groups.Add("", check.Warn(secretObject(found.Namespace, found.Name), fmt.Sprintf("the Secret answers ClusterRegistration %s, which does not exist", request),
+			rows = check.Group(rows, "", check.Warn(secretObject(found.Namespace, found.Name), fmt.Sprintf("the Secret answers ClusterRegistration %s, which does not exist", request),
 				remedy.Command("kubectl", "delete", "secret", "-n", found.Namespace, found.Name)))
 		}
 	}
-	return groups.Rows()
+	return rows
 }
 
-func checkOrphanedAccounts(f *Facts) []check.Row {
+func checkOrphanedAccounts(f *Facts) (rows []check.Row) {
 	known := namesOf(f.Clusters)
-	var groups check.Groups
 	for _, found := range f.Accounts {
 		cluster, ok := f.owner(found.Annotations, fleet.AnnotationClusterRegistrationNamespace, fleet.AnnotationCluster)
 		if ok && !known[cluster] && f.older(found, check.CreationPatience) {
-			groups.Add("", check.Warn(accountObject(found), fmt.Sprintf("the account is for the agent of Cluster %s, which does not exist: its tokens are still valid", cluster),
+			rows = check.Group(rows, "", check.Warn(accountObject(found), fmt.Sprintf("the account is for the agent of Cluster %s, which does not exist: its tokens are still valid", cluster),
 				remedy.Command("kubectl", "delete", "serviceaccount", "-n", found.Namespace, found.Name)))
 		}
 	}
-	return groups.Rows()
+	return rows
 }
 
 func accountObject(account metav1.Object) check.Object {

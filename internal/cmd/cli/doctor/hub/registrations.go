@@ -32,8 +32,7 @@ func registrationChecks() []check.Check[*Facts] {
 	}
 }
 
-func checkRegistrations(f *Facts) []check.Row {
-	var groups check.Groups
+func checkRegistrations(f *Facts) (rows []check.Row) {
 	for _, request := range f.Registrations {
 		granted := conditions.Get(request.Status.Conditions, conditions.Granted)
 		fix := remedy.Describe("clusterregistrations", request.Namespace, request.Name)
@@ -41,16 +40,16 @@ func checkRegistrations(f *Facts) []check.Row {
 		case request.DeletionTimestamp != nil:
 		case granted != nil && granted.Reason == conditions.ReasonTakeoverPending: // has a check of its own
 		case granted != nil && conditions.IsTrouble(*granted):
-			groups.Add(granted.Reason, check.Fail(check.OfFleet("ClusterRegistration", request), granted.Reason+": "+granted.Message, cmp.Or(remedy.OfRegistration(f.bound(request), granted.Reason), fix)))
+			rows = check.Group(rows, granted.Reason, check.Fail(check.OfFleet("ClusterRegistration", request), granted.Reason+": "+granted.Message, cmp.Or(remedy.OfRegistration(f.bound(request), granted.Reason), fix)))
 		case !request.Status.Granted && f.older(request, check.RequestPatience):
 			cause := "the hub has not processed the request"
 			if granted != nil && granted.Reason != "" {
 				cause = "the request waits: " + granted.Reason + ": " + granted.Message
 			}
-			groups.Add("waits", check.Fail(check.OfFleet("ClusterRegistration", request), cause, fix))
+			rows = check.Group(rows, "waits", check.Fail(check.OfFleet("ClusterRegistration", request), cause, fix))
 		}
 	}
-	return groups.Rows()
+	return rows
 }
 
 // bound returns a request with the name of its Cluster. The status of a request that the hub refuses does not name it.
@@ -69,16 +68,15 @@ func (f *Facts) bound(request *fleet.ClusterRegistration) *fleet.ClusterRegistra
 	return request
 }
 
-func checkTakeovers(f *Facts) []check.Row {
-	var groups check.Groups
+func checkTakeovers(f *Facts) (rows []check.Row) {
 	for _, request := range f.Registrations {
 		granted := conditions.Get(request.Status.Conditions, conditions.Granted)
 		if request.DeletionTimestamp == nil && granted != nil && granted.Reason == conditions.ReasonTakeoverPending {
-			groups.Add("", check.Warn(check.OfFleet("ClusterRegistration", request), fmt.Sprintf("an agent asks for Cluster %s/%s and did not prove that it is the agent of that Cluster: confirm the request only if you know who sent it",
+			rows = check.Group(rows, "", check.Warn(check.OfFleet("ClusterRegistration", request), fmt.Sprintf("an agent asks for Cluster %s/%s and did not prove that it is the agent of that Cluster: confirm the request only if you know who sent it",
 				request.Namespace, request.Status.ClusterName), remedy.OfRegistration(request, conditions.ReasonTakeoverPending)))
 		}
 	}
-	return groups.Rows()
+	return rows
 }
 
 // isOfImport reports whether the hub has created a token to import a Cluster. The hub also deletes such a token.
@@ -86,47 +84,44 @@ func isOfImport(token *fleet.ClusterRegistrationToken) bool {
 	return slices.ContainsFunc(token.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Kind == "Cluster" })
 }
 
-func checkTokensExpiry(f *Facts) []check.Row {
-	var groups check.Groups
+func checkTokensExpiry(f *Facts) (rows []check.Row) {
 	for _, token := range f.Tokens {
 		if isOfImport(token) || tokenrule.Expiry(token) != nil || token.DeletionTimestamp != nil {
 			continue
 		}
 		// The TTL counts from the creation of the token.
 		ttl := (max(0, f.Now.Sub(token.CreationTimestamp.Time)) + tokenLife).Truncate(time.Hour) + time.Hour
-		groups.Add("", check.Warn(check.OfFleet("ClusterRegistrationToken", token), "the token never expires: clients that have it can register clusters until it is revoked",
+		rows = check.Group(rows, "", check.Warn(check.OfFleet("ClusterRegistrationToken", token), "the token never expires: clients that have it can register clusters until it is revoked",
 			remedy.Patch("clusterregistrationtokens", token, map[string]any{"spec": map[string]any{"ttl": fmt.Sprintf("%dh", int(ttl.Hours()))}})))
 	}
-	return groups.Rows()
+	return rows
 }
 
-func checkTokensExpired(f *Facts) []check.Row {
-	var groups check.Groups
+func checkTokensExpired(f *Facts) (rows []check.Row) {
 	for _, token := range f.Tokens {
 		if at := tokenrule.Expiry(token); at != nil && f.Now.Sub(*at) > check.CreationPatience {
-			groups.Add("", check.Fail(check.OfFleet("ClusterRegistrationToken", token), "the token expired on "+at.UTC().Format(time.RFC3339)+", and the hub has not deleted it",
+			rows = check.Group(rows, "", check.Fail(check.OfFleet("ClusterRegistrationToken", token), "the token expired on "+at.UTC().Format(time.RFC3339)+", and the hub has not deleted it",
 				remedy.Command("fleet", "token", "revoke", token.Name, "-n", token.Namespace)))
 		}
 	}
-	return groups.Rows()
+	return rows
 }
 
-func checkTokensValues(f *Facts) []check.Row {
+func checkTokensValues(f *Facts) (rows []check.Row) {
 	known := namesOf(f.Values)
-	var groups check.Groups
 	for _, token := range f.Tokens {
 		ready := conditions.Get(token.Status.Conditions, conditions.Ready)
 		missing := !known[types.NamespacedName{Namespace: token.Namespace, Name: token.Name}]
 		switch {
 		case token.DeletionTimestamp != nil:
 		case ready != nil && conditions.IsTrouble(*ready):
-			groups.Add(ready.Reason, check.Fail(check.OfFleet("ClusterRegistrationToken", token), ready.Reason+": "+ready.Message, f.fixToken(token, ready.Reason)))
+			rows = check.Group(rows, ready.Reason, check.Fail(check.OfFleet("ClusterRegistrationToken", token), ready.Reason+": "+ready.Message, f.fixToken(token, ready.Reason)))
 		case missing && f.older(token, check.CreationPatience):
-			groups.Add("missing", check.Fail(check.OfFleet("ClusterRegistrationToken", token), fmt.Sprintf("Secret %s/%s with the values of the token does not exist", token.Namespace, token.Name),
+			rows = check.Group(rows, "missing", check.Fail(check.OfFleet("ClusterRegistrationToken", token), fmt.Sprintf("Secret %s/%s with the values of the token does not exist", token.Namespace, token.Name),
 				f.fixToken(token, "")))
 		}
 	}
-	return groups.Rows()
+	return rows
 }
 
 // fixToken returns the command for a token without usable values. Agents cannot use such a token, so it may be replaced.

@@ -17,15 +17,14 @@ import (
 
 // checkShards finds objects with the label of a shard that has no active controller. No other controller reconciles them, so
 // nothing else reports them.
-func checkShards(f *Facts) []check.Row {
-	var groups check.Groups
+func checkShards(f *Facts) (rows []check.Row) {
 	add := func(kind, resource, effect string, object metav1.Object) {
 		shard := object.GetLabels()[fleet.LabelShardRef]
 		if shard == "" || f.shardRuns(shard) {
 			return
 		}
 		cause := fmt.Sprintf("label %s names shard %s, which has no active controller: %s", fleet.LabelShardRef, shard, effect)
-		groups.Add(kind+"/"+shard, check.Fail(check.OfFleet(kind, object), cause, f.fixShard(shard, resource, object)))
+		rows = check.Group(rows, kind+"/"+shard, check.Fail(check.OfFleet(kind, object), cause, f.fixShard(shard, resource, object)))
 	}
 	for _, bundle := range f.Bundles {
 		add("Bundle", "bundles", "the Bundle is not delivered, and its deletion waits", bundle)
@@ -36,7 +35,7 @@ func checkShards(f *Facts) []check.Row {
 	for _, group := range f.Groups {
 		add("ClusterGroup", "clustergroups", "its summary is not updated", group)
 	}
-	return groups.Rows()
+	return rows
 }
 
 // shardRuns reports whether a controller of a shard is active.

@@ -45,20 +45,19 @@ func checkClientID(f *Facts) []check.Row {
 		remedy.Patch("clusters", younger, map[string]any{"spec": map[string]any{"clientID": younger.UID}}))}
 }
 
-func checkRequests(f *Facts) []check.Row {
-	var groups check.Groups
+func checkRequests(f *Facts) (rows []check.Row) {
 	for _, request := range f.Registrations {
 		granted := conditions.Get(request.Status.Conditions, conditions.Granted)
 		target, fix := check.OfFleet("ClusterRegistration", request), remedy.Describe("clusterregistrations", request.Namespace, request.Name)
 		switch {
 		case request.DeletionTimestamp != nil:
 		case granted != nil && conditions.IsTrouble(*granted):
-			groups.Add(granted.Reason, check.Fail(target, granted.Reason+": "+granted.Message, cmp.Or(f.fixRequest(request, granted.Reason), fix)))
+			rows = check.Group(rows, granted.Reason, check.Fail(target, granted.Reason+": "+granted.Message, cmp.Or(f.fixRequest(request, granted.Reason), fix)))
 		case !request.Status.Granted && f.Now.Sub(request.CreationTimestamp.Time) > check.RequestPatience:
-			groups.Add("waits", check.Fail(target, "the hub has not granted the request", fix))
+			rows = check.Group(rows, "waits", check.Fail(target, "the hub has not granted the request", fix))
 		}
 	}
-	return groups.Rows()
+	return rows
 }
 
 // fixRequest returns the command for a reason of a request.
@@ -82,15 +81,14 @@ func checkRegistration(f *Facts) []check.Row {
 	return []check.Row{check.Fail(f.Object(), "the agent has reported before, and the Cluster has no registration that was granted", f.Repair)}
 }
 
-func checkAccount(f *Facts) []check.Row {
-	var groups check.Groups
+func checkAccount(f *Facts) (rows []check.Row) {
 	for _, request := range f.Granted() {
 		if f.accountOf(request) == nil {
-			groups.Add("", check.Fail(check.OfFleet("ClusterRegistration", request),
+			rows = check.Group(rows, "", check.Fail(check.OfFleet("ClusterRegistration", request),
 				fmt.Sprintf("the account of the registration does not exist in namespace %s: the agent's token is not valid", f.Namespace()), f.Repair))
 		}
 	}
-	return groups.Rows()
+	return rows
 }
 
 func checkKubeconfig(f *Facts) []check.Row {

@@ -29,18 +29,17 @@ func stateChecks() []check.Check[*Facts] {
 	}
 }
 
-func checkConditions(f *Facts) []check.Row {
-	var groups check.Groups
+func checkConditions(f *Facts) (rows []check.Row) {
 	if f.Cluster.DeletionTimestamp != nil {
-		groups.Add("", check.Fail(f.Object(), "the Cluster is being deleted", remedy.Describe("clusters", f.Cluster.Namespace, f.Cluster.Name)))
+		rows = check.Group(rows, "", check.Fail(f.Object(), "the Cluster is being deleted", remedy.Describe("clusters", f.Cluster.Namespace, f.Cluster.Name)))
 	}
 	for _, condition := range f.Cluster.Status.Conditions {
 		if !conditions.IsTrouble(condition) || condition.Reason == conditions.ReasonAgentNotReporting || condition.Reason == conditions.ReasonClientIDAmbiguous {
 			continue // the others have checks of their own
 		}
-		groups.Add(condition.Reason, check.ClusterCondition(f.Cluster, condition))
+		rows = check.Group(rows, condition.Reason, check.ClusterCondition(f.Cluster, condition))
 	}
-	return groups.Rows()
+	return rows
 }
 
 // logs returns the command that reads the agent's log.
@@ -112,15 +111,14 @@ func checkVersion(f *Facts) []check.Row {
 	return check.OldAgent(f.Cluster, f.Version, f.Config, f.Here)
 }
 
-func checkBundles(f *Facts) []check.Row {
-	var groups check.Groups
+func checkBundles(f *Facts) (rows []check.Row) {
 	for _, deployment := range f.Deployments {
 		target := check.OfFleet("BundleDeployment", deployment)
 		if reported := state.Of(deployment); deployment.DeletionTimestamp == nil && reported == fleet.ErrApplied {
-			groups.Add(reasonOf(deployment), check.Fail(target, state.Message(deployment), remedy.Describe("bundledeployments", deployment.Namespace, deployment.Name)))
+			rows = check.Group(rows, reasonOf(deployment), check.Fail(target, state.Message(deployment), remedy.Describe("bundledeployments", deployment.Namespace, deployment.Name)))
 		}
 	}
-	return groups.Rows()
+	return rows
 }
 
 // reasonOf returns the reason of the first condition that needs attention.
