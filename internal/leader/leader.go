@@ -49,8 +49,14 @@ type Options struct {
 	Fence *Fence
 	// Log receives the log lines. Nil disables logging.
 	Log *slog.Logger
+	// Predecessors is the prefix of the identities of processes that ended before this one began. While one of them holds the
+	// Lease, this process is not a standby. Empty means that an identity does not show that its process has ended.
+	Predecessors string
 	// OnStandby is called from another goroutine whenever another process is seen leading. It may be nil.
 	OnStandby func()
+	// OnBlocked is called at each attempt to acquire the Lease that the API server refuses, unless another process acquired
+	// it. OnStandby follows when another process renews the Lease. It may be nil.
+	OnBlocked func(error)
 	// OnStateRestored is called on standby when the API server was restored from an older state, so that caches that are filled
 	// already are invalid. The caller ends the process. It may be nil.
 	OnStateRestored func()
@@ -111,7 +117,7 @@ func lead(ctx context.Context, o Options, run func(context.Context) error) error
 // elector returns an elector for one attempt.
 func (o Options) elector(client coordinationv1.LeasesGetter, attempt *attempt, serve func(lease context.Context)) (*leaderelection.LeaderElector, error) {
 	return leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Lock: inherited{predecessor: o.predecessor, expiry: o.expiry, first: o.first, Interface: &resourcelock.LeaseLock{
+		Lock: &inherited{predecessor: o.predecessor, expiry: o.expiry, first: o.first, renewed: o.sayStandingBy, refused: attempt.unlessLeading(o.OnBlocked), Interface: &resourcelock.LeaseLock{
 			LeaseMeta:  metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name},
 			Client:     client,
 			LockConfig: resourcelock.ResourceLockConfig{Identity: o.Identity},
@@ -182,6 +188,10 @@ func (o Options) sayLeading() {
 
 // sayStandingBy logs which other process leads.
 func (o Options) sayStandingBy(leader string) {
+	if o.Predecessors != "" && strings.HasPrefix(leader, o.Predecessors) {
+		o.Log.Info("waiting for the lease of an earlier process", "lease", o.Namespace+"/"+o.Name, "process", leader)
+		return
+	}
 	o.Log.Info("standing by", "lease", o.Namespace+"/"+o.Name, "leader", leader)
 	if o.OnStandby != nil {
 		o.OnStandby()

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
@@ -62,11 +63,46 @@ type inherited struct {
 	expiry      *expiry
 	// first means that this is the lease that must expire.
 	first bool
+	// refused is called when a write of the lease fails.
+	refused func(error)
+	// renewed is called with the holder when another process has renewed the lease after a write of this one failed.
+	renewed func(holder string)
+
+	failed bool        // the last write
+	seen   metav1.Time // the last renewal
+}
+
+// Create creates the lease for this process.
+func (l *inherited) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	return l.wrote(ctx, l.Interface.Create(ctx, record))
+}
+
+// Update acquires, renews or releases the lease.
+func (l *inherited) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	return l.wrote(ctx, l.Interface.Update(ctx, record))
+}
+
+// wrote reports an error of a write, unless another process has written first.
+func (l *inherited) wrote(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() == nil && !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
+		l.failed = true
+		l.refused(err)
+	}
+	return err
+}
+
+// see notices that another process has renewed the lease that this one could not acquire.
+func (l *inherited) see(record *resourcelock.LeaderElectionRecord) {
+	if l.failed && record.HolderIdentity != "" && !record.RenewTime.Equal(&l.seen) {
+		l.failed = false
+		l.renewed(record.HolderIdentity)
+	}
+	l.seen = record.RenewTime
 }
 
 // Get reports a lease as free that a watch has seen expire, and every lease of the predecessor except the first one, which
 // identifies the predecessor. Another process that acquires or renews it at the same time causes a conflict.
-func (l inherited) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+func (l *inherited) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	record, raw, err := l.Interface.Get(ctx)
 	if l.first && apierrors.IsNotFound(err) {
 		l.predecessor.saw("")
@@ -77,6 +113,7 @@ func (l inherited) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord,
 	if record.HolderIdentity == l.Identity() {
 		return record, raw, nil
 	}
+	l.see(record)
 	if l.first {
 		l.predecessor.saw(record.HolderIdentity)
 	}

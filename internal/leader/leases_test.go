@@ -270,7 +270,7 @@ func TestDeletedFirstLease_OthersAreNotInherited(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	first := inherited{predecessor: o.predecessor, expiry: &expiry{}, first: true, Interface: &resourcelock.LeaseLock{
+	first := &inherited{predecessor: o.predecessor, expiry: &expiry{}, first: true, Interface: &resourcelock.LeaseLock{
 		LeaseMeta: metav1.ObjectMeta{Namespace: "system", Name: "first"}, Client: client.CoordinationV1(),
 		LockConfig: resourcelock.ResourceLockConfig{Identity: o.Identity},
 	}}

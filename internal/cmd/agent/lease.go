@@ -28,17 +28,26 @@ const identitySeparator = "_"
 // the holder is dead. Two agents may run on one host, and with host networking HOSTNAME is the node's name,
 // which the next pod on the node shares.
 func inherit(ctx context.Context, own *rest.Config, namespace, pod string) error {
-	if !strings.HasPrefix(pod, names.Agent+"-") {
+	prefix := predecessors(pod)
+	if prefix == "" {
 		return nil
 	}
 	client, err := coordinationv1client.NewForConfig(own)
 	if err != nil {
 		return err
 	}
-	return release(ctx, client.Leases(namespace), pod)
+	return release(ctx, client.Leases(namespace), prefix)
 }
 
-func release(ctx context.Context, leases coordinationv1client.LeaseInterface, pod string) error {
+// predecessors returns the prefix of the identities of this pod's earlier processes, or "" outside a pod of the Deployment.
+func predecessors(pod string) string {
+	if !strings.HasPrefix(pod, names.Agent+"-") {
+		return ""
+	}
+	return pod + identitySeparator
+}
+
+func release(ctx context.Context, leases coordinationv1client.LeaseInterface, prefix string) error {
 	lease, err := leases.Get(ctx, names.Agent, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil
@@ -47,7 +56,7 @@ func release(ctx context.Context, leases coordinationv1client.LeaseInterface, po
 		return fmt.Errorf("reading Lease %s: %w", names.Agent, err)
 	}
 	holder := lease.Spec.HolderIdentity
-	if holder == nil || !strings.HasPrefix(*holder, pod+identitySeparator) {
+	if holder == nil || !strings.HasPrefix(*holder, prefix) {
 		return nil
 	}
 	lease = lease.DeepCopy()

@@ -66,7 +66,7 @@ func TestRelease(t *testing.T) {
 				written = action.(clienttesting.UpdateActionImpl).Object.(*coordinationv1.Lease)
 				return true, written, test.writing
 			})
-			if err := release(t.Context(), client.CoordinationV1().Leases(namespace), pod); !errors.Is(err, test.err) {
+			if err := release(t.Context(), client.CoordinationV1().Leases(namespace), predecessors(pod)); !errors.Is(err, test.err) {
 				t.Errorf("error %v, want %v", err, test.err)
 			}
 			if written != nil {

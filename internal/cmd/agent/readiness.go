@@ -7,8 +7,8 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/registering"
 )
 
-// readiness reports the state of the agent. A standby replica is ready. A leader is ready when it is registered
-// and watches its BundleDeployments.
+// readiness reports the state of the agent. A standby replica is ready while another one leads. A leader is ready when it is
+// registered and watches its BundleDeployments.
 type readiness struct {
 	state *health.State
 
@@ -28,6 +28,17 @@ func (r *readiness) standby() {
 	if !r.leads {
 		r.state.SetReady(true, "standing by")
 	}
+}
+
+// blocked records why no replica leads. A leader ignores it. It reports whether the reason is another one than before.
+func (r *readiness) blocked(reason string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, before := r.state.Ready(); r.leads || before == reason {
+		return false
+	}
+	r.state.SetReady(false, reason)
+	return true
 }
 
 func (r *readiness) leading() {

@@ -3,6 +3,7 @@ package agent
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -68,12 +69,19 @@ func checkDeployment(f *Facts) []check.Row {
 	case f.Deployment.Spec.Paused:
 		return []check.Row{check.Warn(f.deploymentObject(), "the rollout of the Deployment is paused: changes of the agent do not reach its pods",
 			f.onCluster("kubectl", "rollout", "resume", "-n", f.Namespace, "deployment/"+names.Agent))}
+	case ready == 0 && slices.ContainsFunc(f.current(), runs):
+		return []check.Row{check.Fail(f.deploymentObject(), fmt.Sprintf("0 of %d pods are ready: no agent works, and the log says why", wanted), f.logs())}
 	case ready == 0:
 		return []check.Row{check.Fail(f.deploymentObject(), fmt.Sprintf("0 of %d pods are ready: no agent runs", wanted), f.describePods())}
 	case ready < wanted:
 		return []check.Row{check.Warn(f.deploymentObject(), fmt.Sprintf("%d of %d pods are ready", ready, wanted), f.describePods())}
 	}
 	return []check.Row{check.Ok(f.deploymentObject(), fmt.Sprintf("%d of %d pods are ready", ready, wanted))}
+}
+
+// runs reports whether a container of the pod runs.
+func runs(pod corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.ContainerStatuses, func(status corev1.ContainerStatus) bool { return status.State.Running != nil })
 }
 
 // scopeOf returns the scope of an agent. The namespace is the scope of an agent that a hub has installed in a namespace of
