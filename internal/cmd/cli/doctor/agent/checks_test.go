@@ -29,7 +29,7 @@ func TestHealthyCluster_PassesEveryCheck(t *testing.T) {
 }
 
 // fault is a problem that one check has to find.
-type fault checktest.Fault[*Facts]
+type fault = checktest.Fault[*Facts]
 
 const (
 	in         = " -n cattle-fleet-system "
@@ -266,25 +266,12 @@ func releaseFaults() map[string]fault {
 }
 
 func TestFaults(t *testing.T) {
-	for name, test := range faults() {
-		t.Run(name, func(t *testing.T) { checktest.Fault[*Facts](test).Test(t, Checks(), healthy(t)) })
-	}
-}
-
-func TestEveryCheck_HasAFault(t *testing.T) {
-	with := map[string]bool{}
-	for _, fault := range faults() {
-		with[fault.ID] = true
-	}
-	checktest.TestAll(t, Checks(), with)
+	checktest.TestFaults(t, Checks(), func() *Facts { return healthy(t) }, faults())
 }
 
 // Not every deviation is a problem.
 func TestNoFaults(t *testing.T) {
-	for name, test := range map[string]struct {
-		id     string
-		change func(*Facts)
-	}{
+	checktest.TestDeviations(t, Checks(), func() *Facts { return healthy(t) }, map[string]checktest.Deviation[*Facts]{
 		"agent with a scope of its own": {"agent-others", func(f *Facts) {
 			f.Agents = append(f.Agents, Workload{Kind: KindDeployment, Namespace: "b", Scope: "b", Running: true})
 		}},
@@ -314,15 +301,7 @@ func TestNoFaults(t *testing.T) {
 		"operation has just begun":            {"agent-releases-pending", func(f *Facts) { f.Releases[0].Status, f.Releases[0].Since = "pending-upgrade", clitest.Noon() }},
 		"heartbeat is newer than this clock":  {"agent-hub-heartbeat", func(f *Facts) { f.Probe.Seen.LastSeen = clitest.Noon().Add(time.Minute) }},
 		"no hub, and no other clock is known": {"agent-clock", func(f *Facts) { f.Clock, f.Probe = hubclient.Response{}, Probe{} }},
-	} {
-		t.Run(name, func(t *testing.T) {
-			f := healthy(t)
-			test.change(f)
-			if found := checktest.Problems(Checks(), f, test.id); len(found) != 0 {
-				t.Errorf("rows: %+v", found)
-			}
-		})
-	}
+	})
 }
 
 // A cluster without an agent has one problem, not twenty.

@@ -70,7 +70,7 @@ const (
 )
 
 // fault is a problem that one check has to find.
-type fault checktest.Fault[*Facts]
+type fault = checktest.Fault[*Facts]
 
 func faults() map[string]fault {
 	setClientID := func(id string) string {
@@ -105,25 +105,12 @@ func faults() map[string]fault {
 }
 
 func TestFaults(t *testing.T) {
-	for name, test := range faults() {
-		t.Run(name, func(t *testing.T) { checktest.Fault[*Facts](test).Test(t, Checks(), healthy()) })
-	}
-}
-
-func TestEveryCheck_HasAFault(t *testing.T) {
-	with := map[string]bool{}
-	for _, fault := range faults() {
-		with[fault.ID] = true
-	}
-	checktest.TestAll(t, Checks(), with)
+	checktest.TestFaults(t, Checks(), healthy, faults())
 }
 
 // Not every deviation is a problem.
 func TestNoFaults(t *testing.T) {
-	for name, test := range map[string]struct {
-		id     string
-		change func(*Facts)
-	}{
+	checktest.TestDeviations(t, Checks(), healthy, map[string]checktest.Deviation[*Facts]{
 		"the hub's own Cluster":            {"both-contexts", func(f *Facts) { f.Cluster.UID, f.Hub.Cluster.Name = "uid-of-hub", "local" }},
 		"no mark":                          {"both-hub-uid", func(f *Facts) { f.Cluster.Settings.HubUID = "" }},
 		"hub without a configured address": {"both-hub-url", func(f *Facts) { f.Hub.Config.APIServerURL = "" }},
@@ -132,15 +119,7 @@ func TestNoFaults(t *testing.T) {
 			f.Cluster.Credential.CA, f.Cluster.Settings.AgentTLSMode = nil, config.TLSModeSystemStore
 		}},
 		"token without claims": {"both-account", func(f *Facts) { f.Cluster.Credential.Account = "" }},
-	} {
-		t.Run(name, func(t *testing.T) {
-			f := healthy()
-			test.change(f)
-			if found := checktest.Problems(Checks(), f, test.id); len(found) != 0 {
-				t.Errorf("rows: %+v", found)
-			}
-		})
-	}
+	})
 }
 
 // Without a credential, or with that of another Cluster, there is one problem and nothing to compare.

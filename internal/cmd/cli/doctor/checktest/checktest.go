@@ -4,14 +4,16 @@
 package checktest
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/check"
 )
 
-// Fault is a change of healthy facts, and the only row with a problem that a check then returns.
-type Fault[F any] struct {
+// Fault is a change of healthy facts, and the only row with a problem that a check then returns. It is an alias, so that tables
+// need no names of fields.
+type Fault[F any] = struct {
 	ID     string
 	Change func(F)
 	// Object, Verdict, Cause (a part of it) and Fix are those of the row.
@@ -31,9 +33,9 @@ func Problems[F any](checks []check.Check[F], facts F, id string) (found []check
 	return found
 }
 
-// Test tests that the checks find a fault in facts that were healthy. No row contains the text CANARY, which stands for
+// testFault tests that the checks find a fault in facts that were healthy. No row contains the text CANARY, which stands for
 // secrets.
-func (fault Fault[F]) Test(t *testing.T, checks []check.Check[F], facts F) {
+func testFault[F any](t *testing.T, checks []check.Check[F], facts F, fault Fault[F]) {
 	t.Helper()
 	fault.Change(facts)
 	found := Problems(checks, facts, fault.ID)
@@ -55,14 +57,40 @@ func (fault Fault[F]) Test(t *testing.T, checks []check.Check[F], facts F) {
 	}
 }
 
-// TestAll tests that each check has a fault, and is there once.
-func TestAll[F any](t *testing.T, checks []check.Check[F], withFault map[string]bool) {
+// TestFaults tests that the checks find each fault in facts that healthy returns, and that each check is there once and has a fault,
+// except those with the IDs in without.
+func TestFaults[F any](t *testing.T, checks []check.Check[F], healthy func() F, faults map[string]Fault[F], without ...string) {
 	t.Helper()
+	found := map[string]bool{}
+	for name, fault := range faults {
+		found[fault.ID] = true
+		t.Run(name, func(t *testing.T) { testFault(t, checks, healthy(), fault) })
+	}
 	seen := map[string]bool{}
 	for _, c := range checks {
-		if !withFault[c.ID] || seen[c.ID] {
+		if !found[c.ID] && !slices.Contains(without, c.ID) || seen[c.ID] {
 			t.Errorf("check %s has no fault, or is there twice", c.ID)
 		}
 		seen[c.ID] = true
+	}
+}
+
+// Deviation is a change of healthy facts in which the check with this ID finds no problem.
+type Deviation[F any] = struct {
+	ID     string
+	Change func(F)
+}
+
+// TestDeviations tests that the checks find no problem in deviations from the facts that healthy returns.
+func TestDeviations[F any](t *testing.T, checks []check.Check[F], healthy func() F, deviations map[string]Deviation[F]) {
+	t.Helper()
+	for name, deviation := range deviations {
+		t.Run(name, func(t *testing.T) {
+			f := healthy()
+			deviation.Change(f)
+			if found := Problems(checks, f, deviation.ID); len(found) != 0 {
+				t.Errorf("rows: %+v", found)
+			}
+		})
 	}
 }

@@ -40,7 +40,7 @@ func TestEmptyHub_PassesEveryCheckOfObjects(t *testing.T) {
 }
 
 // fault is a problem that one check has to find.
-type fault checktest.Fault[*Facts]
+type fault = checktest.Fault[*Facts]
 
 const (
 	logs      = "kubectl logs -n cattle-fleet-system deployment/fleet-controller"
@@ -296,25 +296,12 @@ func faults() map[string]fault {
 }
 
 func TestFaults(t *testing.T) {
-	for name, test := range faults() {
-		t.Run(name, func(t *testing.T) { checktest.Fault[*Facts](test).Test(t, Checks(), healthy(t)) })
-	}
-}
-
-func TestEveryCheck_HasAFault(t *testing.T) {
-	with := map[string]bool{"hub-api": true} // the command fails without rows
-	for _, fault := range faults() {
-		with[fault.ID] = true
-	}
-	checktest.TestAll(t, Checks(), with)
+	checktest.TestFaults(t, Checks(), func() *Facts { return healthy(t) }, faults(), "hub-api") // the command fails without rows
 }
 
 // Not every deviation is a problem.
 func TestNoFaults(t *testing.T) {
-	for name, test := range map[string]struct {
-		id     string
-		change func(*Facts)
-	}{
+	checktest.TestDeviations(t, Checks(), func() *Facts { return healthy(t) }, map[string]checktest.Deviation[*Facts]{
 		"new Cluster waits": {"hub-clusters-waiting", func(f *Facts) {
 			f.Clusters[0].Status.Agent.LastSeen, f.Clusters[0].CreationTimestamp = metav1.Time{}, clitest.Ago(time.Minute)
 		}},
@@ -390,15 +377,7 @@ func TestNoFaults(t *testing.T) {
 		"Deployment with an image without a tag": {"hub-version", func(f *Facts) {
 			f.Deployments[0] = deployment("fleet-controller", "registry:5000/fleet@sha256:0", 1, 1)
 		}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			f := healthy(t)
-			test.change(f)
-			if found := checktest.Problems(Checks(), f, test.id); len(found) != 0 {
-				t.Errorf("rows: %+v", found)
-			}
-		})
-	}
+	})
 }
 
 func TestManyObjectsWithOneProblem_ShareARow(t *testing.T) {

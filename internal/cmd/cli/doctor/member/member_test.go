@@ -75,7 +75,7 @@ func TestHealthyCluster_PassesEveryCheck(t *testing.T) {
 }
 
 // fault is a problem that one check has to find.
-type fault checktest.Fault[*Facts]
+type fault = checktest.Fault[*Facts]
 
 const (
 	west      = "Cluster fleet-default/west"
@@ -201,26 +201,13 @@ func faults() map[string]fault {
 }
 
 func TestFaults(t *testing.T) {
-	for name, test := range faults() {
-		t.Run(name, func(t *testing.T) { checktest.Fault[*Facts](test).Test(t, Checks(), healthy()) })
-	}
-}
-
-func TestEveryCheck_HasAFault(t *testing.T) {
-	with := map[string]bool{}
-	for _, fault := range faults() {
-		with[fault.ID] = true
-	}
-	checktest.TestAll(t, Checks(), with)
+	checktest.TestFaults(t, Checks(), healthy, faults())
 }
 
 // Not every deviation is a problem.
 func TestNoFaults(t *testing.T) {
 	elsewhere := func(f *Facts) { f.Cluster.Labels = map[string]string{fleet.LabelClusterManagement: "other"} }
-	for name, test := range map[string]struct {
-		id     string
-		change func(*Facts)
-	}{
+	checktest.TestDeviations(t, Checks(), healthy, map[string]checktest.Deviation[*Facts]{
 		"silence has a check of its own":   {"cluster-conditions", silent},
 		"Cluster of another manager waits": {"cluster-heartbeat", func(f *Facts) { never(f); elsewhere(f) }},
 		"namespace of another manager":     {"cluster-namespace", func(f *Facts) { f.Place = nil; elsewhere(f) }},
@@ -235,15 +222,7 @@ func TestNoFaults(t *testing.T) {
 		}},
 		"no registration before the heartbeat": {"cluster-registration", func(f *Facts) { f.Registrations = nil; never(f) }},
 		"request that was not granted":         {"cluster-account", func(f *Facts) { f.Accounts = nil; f.Registrations[0].Status.Granted = false }},
-	} {
-		t.Run(name, func(t *testing.T) {
-			f := healthy()
-			test.change(f)
-			if found := checktest.Problems(Checks(), f, test.id); len(found) != 0 {
-				t.Errorf("rows: %+v", found)
-			}
-		})
-	}
+	})
 }
 
 func TestAgentNamespace(t *testing.T) {
