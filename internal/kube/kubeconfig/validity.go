@@ -21,13 +21,8 @@ func ValidityOf(kubeconfig []byte) (from, until time.Time) {
 	if err != nil {
 		return time.Time{}, time.Time{}
 	}
-	return Validity(user.ClientCertificateData, user.Token)
-}
-
-// Validity is ValidityOf for a client certificate and a token.
-func Validity(certificate []byte, token string) (from, until time.Time) {
-	from, until = certificateValidity(certificate)
-	if issued, ends := tokenValidity(token); until.IsZero() || !ends.IsZero() && ends.Before(until) {
+	from, until = certificateValidity(user.ClientCertificateData)
+	if issued, ends := tokenValidity(user.Token); until.IsZero() || !ends.IsZero() && ends.Before(until) {
 		from, until = issued, ends
 	}
 	return from, until
