@@ -1,11 +1,15 @@
 package deploy
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
 	"strings"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/deploy/deploytest"
 	"github.com/fleet-hub/fleet/internal/deploy/placement"
@@ -96,6 +100,88 @@ func TestPreInstallHookFails_RunsAgain(t *testing.T) {
 			l.expectStatus(name, ready)
 			if l.configMapIsThere(other, "second") || l.configMapIsThere(other, "k-second") {
 				t.Error("an upgrade has run the hook")
+			}
+		})
+	}
+}
+
+func TestAgentStopsDuringPreInstallHook_NextCommitRunsItsHooks(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "hook-stopped")
+	l.start()
+	l.apply(bundle{Name: "x", Files: hooks("apiVersion: v1\nkind: Pod\nmetadata: {name: slow, annotations: {helm.sh/hook: pre-install}}\n" +
+		"spec: {nodeName: nowhere, containers: [{name: a, image: b}]}\n"), Options: deploytest.InNamespace(l.Name)})
+	l.eventually(func() string {
+		if _, err := l.East.CoreV1().Pods(l.Name).Get(t.Context(), "slow", metav1.GetOptions{}); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+	l.halt()
+	if got := fmt.Sprint(l.revisionsOf(l.Name, "x")); got != "[1 pending-install]" {
+		t.Fatalf("the operation was not interrupted: %s", got)
+	}
+	l.apply(bundle{Name: "x", Files: hooks(hookOf("first", l.Name, "pre-install")), Options: deploytest.InNamespace(l.Name)})
+	l.start()
+	l.expectStatus("x", ready)
+	if !l.configMapIsThere(l.Name, "first") {
+		t.Error("the hook has not run")
+	}
+}
+
+// The namespace of the hook is created before the bundle returns.
+func TestBundleReturnsBeforePreDeleteHookRan(t *testing.T) {
+	t.Parallel()
+	const held = `{"metadata":{"finalizers":["example.com/held"]}}`
+	for name, test := range map[string]struct {
+		change func(*lab)
+		kept   bool
+	}{
+		"all objects exist: they stay":            {func(*lab) {}, true},
+		"an object is gone: uninstalled first":    {func(l *lab) { l.remove("configmaps", "other") }, false},
+		"an object is deleted: uninstalled first": {func(l *lab) { l.edit("configmaps", "other", held); l.remove("configmaps", "other") }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			sum := sha256.Sum256([]byte(name))
+			l := newLab(t, "hook-back-"+hex.EncodeToString(sum[:4]))
+			uid := func() types.UID {
+				found, err := l.East.CoreV1().ConfigMaps(l.Name).Get(t.Context(), "x", metav1.GetOptions{})
+				if err != nil {
+					return ""
+				}
+				return found.UID
+			}
+			wanted := bundle{Name: "x", Options: deploytest.InNamespace(l.Name), Files: deploytest.With(hooks(hookOf("last", l.Name+"-missing", "pre-delete")),
+				map[string]string{"templates/other.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: other}\n"})}
+			l.apply(wanted)
+			l.start()
+			l.expectStatus("x", ready)
+			before := uid()
+			l.delete("x")
+			l.eventually(func() string {
+				if got := fmt.Sprint(l.revisionsOf(l.Name, "x")); got != "[1 uninstalling]" {
+					return got
+				}
+				return ""
+			})
+			l.halt()
+			test.change(l)
+			l.namespace(l.Name + "-missing")
+			l.apply(wanted)
+			l.start()
+			if test.kept {
+				l.expectStatus("x", ready)
+			} else {
+				l.eventually(func() string {
+					if now := uid(); now == "" || now == before {
+						return "the object was not created again"
+					}
+					return ""
+				})
+			}
+			if kept, ran := uid() == before, l.configMapIsThere(l.Name+"-missing", "last"); kept != test.kept || ran == test.kept {
+				t.Errorf("object kept: %t; hook has run: %t", kept, ran)
 			}
 		})
 	}

@@ -36,17 +36,16 @@ const (
 	ownerHelm       = "helm"
 )
 
-// History is the storage of one release during one operation. It reads the revisions once, keeps them in memory,
-// and writes every change through. This agent is the only writer of its releases. history implements Helm's
-// storage driver. The driver's methods take no context, so their requests are cancelled by the transport.
+// History is the storage of one release during one operation. It reads the revisions once, keeps them in memory, and writes
+// every change through. This agent is the only writer of its releases. History implements Helm's storage driver. The driver's
+// methods take no context, so their requests are cancelled by the transport.
 type History struct {
 	secrets typedcorev1.SecretInterface
 	Key     placement.Release
 	clock   func() time.Time
 	// revisions are sorted by their numbers.
 	revisions []*release.Release
-	// broken holds the names of Secrets to overwrite: they contain no readable release, or a revision that was taken
-	// back.
+	// broken holds the names of Secrets to overwrite: they contain no readable release, or one that was taken back.
 	broken map[string]bool
 	// seal seals the revisions that are stored; nil for none.
 	seal *Seal

@@ -23,11 +23,8 @@ func (h *History) makeRoom(wanted int) (int, error) {
 // removes the fields that a failed one has set. With too many revisions only the names count: rather such fields stay than
 // objects.
 func (h *History) deleteRepeated() error {
-	if err := h.deleteRepeatedBy(manifest.Content); err != nil {
+	if err := h.deleteRepeatedBy(manifest.Content); err != nil || len(leftovers(h.revisions)) <= mostFailed {
 		return err
-	}
-	if len(leftovers(h.revisions)) <= mostFailed {
-		return nil
 	}
 	return h.deleteRepeatedBy(manifest.Name)
 }
@@ -66,11 +63,10 @@ func (h *History) deleteFailed(wanted int) {
 		if len(h.revisions) <= wanted {
 			return
 		}
-		if r.Info.Status != release.StatusFailed || r.Version >= h.Last().Version {
-			continue
-		}
-		if _, err := h.Delete(SecretName(r.Name, r.Version)); err != nil {
-			return
+		if r.Info.Status == release.StatusFailed && r.Version < h.Last().Version {
+			if _, err := h.Delete(SecretName(r.Name, r.Version)); err != nil {
+				return
+			}
 		}
 	}
 }

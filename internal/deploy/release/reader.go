@@ -31,9 +31,8 @@ import (
 const (
 	// pageSize is the page size for lists of Secrets.
 	pageSize = 500
-	// mostManifests is the number of cached manifests. Manifests are cached for releases whose objects were changed
-	// lately. manifestLife is how long each is cached, longestManifest its maximum size in bytes. Together they take
-	// at most 4 MiB.
+	// mostManifests is the number of cached manifests, of releases whose objects were changed lately. manifestLife is how
+	// long each is cached, longestManifest its maximum size in bytes. Together they take at most 4 MiB.
 	mostManifests   = 8
 	manifestLife    = 10 * time.Minute
 	longestManifest = 512 << 10

@@ -1,7 +1,6 @@
 package release
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -100,21 +99,6 @@ type finishing interface {
 	FinishHooks(r *release.Release) (again bool, err error)
 }
 
-// noted is a post-renderer that tells the client what is about to be installed.
-type noted struct {
-	finishing
-	client *objects.Client
-}
-
-// Run implements Helm's post-renderer.
-func (n noted) Run(rendered *bytes.Buffer) (*bytes.Buffer, error) {
-	out, err := n.finishing.Run(rendered)
-	if err == nil {
-		n.client.WillBe(out.String())
-	}
-	return out, err
-}
-
 // errHooksComeFirst ends the first of two Helm runs, see finishing.
 var errHooksComeFirst = errors.New("the hooks are finished first")
 
@@ -193,27 +177,37 @@ func runHelm(next step, in Installation, h *History, config *action.Configuratio
 
 // prepare repairs what an earlier operation left so that Helm can continue, and returns the next step.
 func (r *Releaser) prepare(in Installation, h *History, client *objects.Client) (step, error) {
-	if last := h.Last(); last != nil && last.Info.Status.IsPending() && deploymentIDOf(last) == in.DeploymentID && h.takeBack() {
+	last := h.Last()
+	onlyHooks, err := hooksOnly(last, client)
+	if err != nil {
+		return Install, err
+	}
+	if last != nil && last.Info.Status.IsPending() && (onlyHooks || deploymentIDOf(last) == in.DeploymentID) && h.takeBack() {
 		client.Leftovers = append(leftovers(h.revisions), last.Version)
 		return nextStep(h.Last()), nil
 	}
-	next := nextStep(h.Last())
-	if next == UninstallFirst {
+	next := nextStep(last)
+	if next == UninstallFirst && !onlyHooks {
 		// After a change of the name that was reverted, the stale release holds the workload that delete hooks would act on.
 		return Install, r.Uninstall(h, Removal{Identity: in.Identity, Hooks: len(in.Stale) == 0, Confined: in.Options.TargetNamespace, Set: in.Set})
 	}
-	if next == RecoverAndUpgrade {
-		last := h.Last()
+	if next == RecoverAndUpgrade || next == UninstallFirst {
 		last.SetStatus(release.StatusFailed, "The operation was interrupted")
-		if err := h.Update(SecretName(last.Name, last.Version), last); err != nil {
-			return next, fmt.Errorf("recovering the interrupted release: %w", err)
-		}
-		next = Upgrade
+		next, err = Upgrade, h.Update(SecretName(last.Name, last.Version), last)
 	}
 	if next == Upgrade {
 		client.Leftovers = leftovers(h.revisions)
 	}
-	return next, nil
+	return next, err
+}
+
+// hooksOnly is ranOnlyHooks for the objects in the cluster. It reads them only if they matter.
+func hooksOnly(last *release.Release, client *objects.Client) (bool, error) {
+	if last == nil || !ranOnlyHooks(last, objects.Found{All: true}) {
+		return false, nil
+	}
+	found, err := client.Look(last.Manifest)
+	return ranOnlyHooks(last, found), err
 }
 
 // deploymentIDOf returns the deployment that a revision was made for, "" if another program made it.
@@ -268,7 +262,7 @@ func runInstall(in Installation, config *action.Configuration, client *objects.C
 		// Helm would uninstall objects that existed before, together with new ones.
 		run.Atomic, run.Wait = false, true
 	}
-	run.PostRenderer, client.Installs = noted{in.Finish, client}, true
+	run.PostRenderer, client.Installs = client.Before(in.Finish), true
 	return run.RunWithContext(context.Background(), in.Chart, in.Values)
 }
 
@@ -283,8 +277,7 @@ func newInstall(in Installation, config *action.Configuration) *action.Install {
 	run.Force = in.Force
 	run.Atomic, run.Timeout = helm.Atomic, timeout(helm)
 	run.Wait, run.WaitForJobs = helm.TimeoutSeconds > 0, helm.WaitForJobs
-	run.SkipSchemaValidation = true // rendering validates the values
-	run.DisableOpenAPIValidation = true
+	run.SkipSchemaValidation, run.DisableOpenAPIValidation = true, true // rendering validates the values
 	run.EnableDNS = !helm.DisableDNS
 	return run
 }
@@ -299,10 +292,9 @@ func runUpgrade(in Installation, config *action.Configuration, client *objects.C
 	run.ResetValues = true // the bundle has all values: values that were removed must not come back
 	run.Atomic, run.Timeout = helm.Atomic && !in.noWayBack, timeout(helm)
 	run.Wait, run.WaitForJobs = helm.Atomic || helm.TimeoutSeconds > 0, helm.WaitForJobs
-	run.SkipSchemaValidation = true // rendering validates the values
-	run.DisableOpenAPIValidation = true
+	run.SkipSchemaValidation, run.DisableOpenAPIValidation = true, true // rendering validates the values
 	run.EnableDNS = !helm.DisableDNS
-	run.PostRenderer = noted{in.Finish, client}
+	run.PostRenderer = client.Before(in.Finish)
 	return run.RunWithContext(context.Background(), in.Release.Name, in.Chart, in.Values)
 }
 

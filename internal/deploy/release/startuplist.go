@@ -11,9 +11,8 @@ import (
 // startupListLasts is how long the first list of releases is valid.
 const startupListLasts = time.Minute
 
-// startupList holds the newest revisions of all Helm releases from the first list after a start, so that a restarted
-// agent does not have to read each release. It answers once per release, and not after this process may have
-// written to the release.
+// startupList holds the newest revisions of all Helm releases from the first list after a start, so that a restarted agent
+// does not have to read each release. It answers once per release, and not after this process may have written to the release.
 type startupList struct {
 	once   sync.Once
 	listed chan struct{} // closed when newest is set; newest is empty if the list failed

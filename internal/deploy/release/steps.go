@@ -3,9 +3,12 @@ package release
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"helm.sh/helm/v3/pkg/release"
+
+	"github.com/fleet-hub/fleet/internal/deploy/release/objects"
 )
 
 // step is the way to bring a release to a new state.
@@ -18,8 +21,7 @@ const (
 	Upgrade
 	// UninstallFirst means that an earlier uninstallation did not finish.
 	UninstallFirst
-	// RecoverAndUpgrade means that an operation was interrupted, most likely because the agent was killed. Its
-	// revision is marked as failed, and the release is upgraded.
+	// RecoverAndUpgrade means that an operation was interrupted. Its revision is marked as failed, and the release is upgraded.
 	RecoverAndUpgrade
 )
 
@@ -41,12 +43,23 @@ func nextStep(last *release.Release) step {
 	}
 }
 
-// failedInFirstHooks reports whether an installation failed in its pre-install hooks: no object of the release was
-// created. These hooks have to run again, and an upgrade would leave them out. A revision that another writer stored has
-// no hooks.
+// failedInFirstHooks reports whether an installation failed in its pre-install hooks: no object of the release was created.
+// These hooks have to run again, and an upgrade would leave them out. A revision that another writer stored has no hooks.
 func failedInFirstHooks(last *release.Release) bool {
 	return last.Info.Status == release.StatusFailed && len(last.Hooks) > 0 &&
 		strings.HasPrefix(last.Info.Description, fmt.Sprintf("Release %q failed: failed pre-install: ", last.Name))
+}
+
+// ranOnlyHooks reports whether an interrupted operation has run no more than hooks, if these objects of its revision exist: an
+// installation has created none of them, or an uninstallation waits for a pre-delete hook and has deleted none. Helm stores that
+// such a hook is running before it creates the hook's object, and does not store its failure.
+func ranOnlyHooks(last *release.Release, found objects.Found) bool {
+	if last.Info.Status == release.StatusPendingInstall {
+		return len(last.Hooks) > 0 && !found.Any
+	}
+	return last.Info.Status == release.StatusUninstalling && found.All && slices.ContainsFunc(last.Hooks, func(hook *release.Hook) bool {
+		return hook.LastRun.Phase == release.HookPhaseRunning && slices.Contains(hook.Events, release.HookPreDelete)
+	})
 }
 
 // newest returns the number of the last revision with a status, or 0.

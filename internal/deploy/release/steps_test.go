@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"helm.sh/helm/v3/pkg/release"
 
+	"github.com/fleet-hub/fleet/internal/deploy/release/objects"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -99,6 +100,49 @@ func TestNextStepAfterFailedInstallation(t *testing.T) {
 			last := &release.Release{Name: "web", Info: &release.Info{Status: release.StatusFailed, Description: test.description}, Hooks: make([]*release.Hook, test.hooks)}
 			if got := nextStep(last); got != test.want {
 				t.Errorf("step %d, want %d", got, test.want)
+			}
+		})
+	}
+}
+
+func TestRanOnlyHooks(t *testing.T) {
+	const (
+		installing   = release.StatusPendingInstall
+		uninstalling = release.StatusUninstalling
+	)
+	hook := func(event release.HookEvent, phase release.HookPhase) *release.Hook {
+		return &release.Hook{Events: []release.HookEvent{event}, LastRun: release.HookExecution{Phase: phase}}
+	}
+	var (
+		first   = hook(release.HookPreInstall, release.HookPhaseRunning)
+		done    = hook(release.HookPreDelete, release.HookPhaseSucceeded)
+		running = hook(release.HookPreDelete, release.HookPhaseRunning)
+		all     = objects.Found{All: true, Any: true}
+		some    = objects.Found{Any: true}
+	)
+	tests := map[string]struct {
+		status release.Status
+		hooks  []*release.Hook
+		found  objects.Found
+		want   bool
+	}{
+		"installation without objects: only hooks":                {installing, []*release.Hook{first}, objects.Found{}, true},
+		"installation with an object: more":                       {installing, []*release.Hook{first}, some, false},
+		"installation without objects and hooks: unknown":         {installing, nil, objects.Found{}, false},
+		"first of two delete hooks is running: only hooks":        {uninstalling, []*release.Hook{running, hook(release.HookPreDelete, "")}, all, true},
+		"second of two delete hooks is running: only hooks":       {uninstalling, []*release.Hook{done, running}, all, true},
+		"delete hook is running, an object is gone: more":         {uninstalling, []*release.Hook{running}, some, false},
+		"delete hook succeeded, all objects exist: more":          {uninstalling, []*release.Hook{done}, all, false},
+		"delete hook was disabled, all objects exist: more":       {uninstalling, []*release.Hook{hook(release.HookPreDelete, "")}, all, false},
+		"another hook was running, all objects exist: more":       {uninstalling, []*release.Hook{first, done}, all, false},
+		"uninstallation of another writer, all exist: more":       {uninstalling, nil, all, false},
+		"interrupted upgrade: more":                               {release.StatusPendingUpgrade, []*release.Hook{first}, objects.Found{}, false},
+		"deployed release with a delete hook: is not interrupted": {release.StatusDeployed, []*release.Hook{running}, all, false},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := ranOnlyHooks(&release.Release{Info: &release.Info{Status: test.status}, Hooks: test.hooks}, test.found); got != test.want {
+				t.Errorf("got %t", got)
 			}
 		})
 	}

@@ -1,6 +1,7 @@
 package objects
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"io"
@@ -8,6 +9,7 @@ import (
 	"strings"
 
 	"helm.sh/helm/v3/pkg/kube"
+	"helm.sh/helm/v3/pkg/postrender"
 	"helm.sh/helm/v3/pkg/release"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -102,8 +104,27 @@ func (c *Client) Refs(list kube.ResourceList) []manifest.Ref {
 	return append(RefsOf(list), c.unserved...)
 }
 
-// WillBe records the manifest that is about to be installed.
-func (c *Client) WillBe(manifest string) {
+// noted is a post-renderer that records the manifest that is about to be installed.
+type noted struct {
+	postrender.PostRenderer
+	client *Client
+}
+
+// Before returns a post-renderer for an installation or upgrade with this client.
+func (c *Client) Before(renderer postrender.PostRenderer) postrender.PostRenderer {
+	return noted{renderer, c}
+}
+
+// Run implements Helm's post-renderer.
+func (n noted) Run(rendered *bytes.Buffer) (*bytes.Buffer, error) {
+	out, err := n.PostRenderer.Run(rendered)
+	if err == nil {
+		n.client.willBe(out.String())
+	}
+	return out, err
+}
+
+func (c *Client) willBe(manifest string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.rendered = manifest

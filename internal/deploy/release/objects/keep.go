@@ -44,6 +44,33 @@ func (c *Client) IsTaken(text string, others []placement.Release) (bool, error) 
 	return taken.Load(), err
 }
 
+// Found describes which objects of a manifest exist. All is true if none is missing or being deleted, Any if at least one belongs
+// to the release.
+type Found struct{ All, Any bool }
+
+// Look returns which objects of the manifest of an earlier revision exist.
+func (c *Client) Look(text string) (Found, error) {
+	list, err := c.Build(strings.NewReader(text), false)
+	if err != nil {
+		return Found{}, fmt.Errorf("reading the manifest of release %s: %w", c.release, err)
+	}
+	var missing, owned atomic.Bool
+	missing.Store(len(c.Refs(list)) > len(list)) // objects of kinds that no longer exist
+	err = inParallel(list, func(info *resource.Info) error {
+		exists, err := c.read(info)
+		owner, _ := ownerOf(info.Object)
+		live, ok := info.Object.(*unstructured.Unstructured)
+		if !exists || !ok || live.GetDeletionTimestamp() != nil {
+			missing.Store(true)
+		}
+		if exists && owner == c.release {
+			owned.Store(true)
+		}
+		return err
+	})
+	return Found{All: !missing.Load(), Any: owned.Load()}, err
+}
+
 // isKept reports whether an object is one of those to keep, or the namespace of one.
 func (c *Client) isKept(info *resource.Info) bool {
 	ref := refOf(info)

@@ -217,7 +217,7 @@ func TestRecognise(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := &Client{Old: map[int]string{1: "old", 2: "older"}}
 			if test.rendered != "" {
-				c.WillBe(test.rendered)
+				c.willBe(test.rendered)
 			}
 			if isNew, isOld := c.recognise([]byte(test.manifest)); isNew != test.isNew || isOld != test.isOld {
 				t.Errorf("new %t old %t", isNew, isOld)
@@ -242,7 +242,7 @@ func TestObjectWithoutName_IsLeftOutOfFormerRevisions(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			c := &Client{Old: map[int]string{1: nameless}, Installs: test.installs}
-			c.WillBe(test.rendered)
+			c.willBe(test.rendered)
 			list, err := c.Build(strings.NewReader(nameless), false)
 			if (err != nil) != test.refused || len(c.Refs(list)) > 0 {
 				t.Errorf("objects %v, error %v", list, err)
