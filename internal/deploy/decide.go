@@ -11,11 +11,8 @@ import (
 type action int
 
 const (
-	// Skip means that the BundleDeployment must not be touched: it is paused, outside of its schedule, waiting
-	// for its values, or being deleted.
-	Skip action = iota
 	// Refuse means that this agent cannot deploy such a bundle. The status contains the reason.
-	Refuse
+	Refuse action = iota
 	// KeepFailure means that this state has failed permanently.
 	KeepFailure
 	// Keep means that the release is in place and only has to be monitored.
@@ -37,12 +34,10 @@ type situation struct {
 	Forced bool
 }
 
-// decide returns the next action for a situation.
+// decide returns the next action for a situation of a BundleDeployment that is not skipped.
 func decide(in situation) action {
 	spec := &in.BundleDeployment.Spec
 	switch {
-	case isSkipped(in.BundleDeployment):
-		return Skip
 	case source.Unsupported(in.BundleDeployment) != "":
 		return Refuse
 	case in.Forced, spec.DeploymentID != in.Status.AppliedDeploymentID:
@@ -56,8 +51,8 @@ func decide(in situation) action {
 	}
 }
 
-// isSkipped reports whether a BundleDeployment must be neither touched nor reported on. Without a deployment ID
-// it is not written completely yet.
+// isSkipped reports whether a BundleDeployment must be neither touched nor reported on: it is paused, outside of its
+// schedule, waiting for its values, or being deleted. Without a deployment ID it is not written completely yet.
 func isSkipped(bd *fleet.BundleDeployment) bool {
 	return bd.DeletionTimestamp != nil || bd.Spec.Paused || bd.Spec.OffSchedule || bd.Spec.WaitingForValues ||
 		bd.Spec.DeploymentID == ""

@@ -91,26 +91,29 @@ func (d *deployer) advance(ctx context.Context, bd *fleet.BundleDeployment, r *r
 	if err != nil {
 		return err
 	}
-	found := situation{BundleDeployment: bd, Status: status, ReleaseExists: exists, Forced: r.again}
-	if decide(found) == Deploy {
-		outcome.NotInPlace(status, bd.Spec.DeploymentID)
+	next := decide(situation{BundleDeployment: bd, Status: status, ReleaseExists: exists, Forced: r.again})
+	switch next {
+	case Refuse:
+		return &outcome.UnsupportedError{What: source.Unsupported(bd)}
+	case Deploy:
+		outcome.NotInPlace(status, bd.Spec.DeploymentID) // before Copy, which then copies again
+	}
+	if err := d.namespaces.Check(ctx, bd); err != nil {
+		return err
 	}
 	generation := status.DownstreamResourcesGeneration
-	if decide(found) != Refuse {
-		if err := d.namespaces.Check(ctx, bd); err != nil {
-			return err
-		}
-		copied, err := d.copier.Copy(ctx, bd, &r.copies, status)
-		if err != nil {
-			return err
-		}
-		if r.again || copied || d.retryDue(bd, r, status) {
-			r.deployAgain()
-		}
-		found.Forced = r.again
+	copied, err := d.copier.Copy(ctx, bd, &r.copies, status)
+	if err != nil {
+		return err
 	}
-	err = d.execute(ctx, decide(found), bd, r, status)
-	if err != nil && found.Forced && !outcome.IsFailure(err) {
+	if copied || next == KeepFailure && d.retryDue(bd, r) {
+		next = Deploy
+		r.deployAgain()
+		outcome.NotInPlace(status, bd.Spec.DeploymentID)
+	}
+	forced := r.again
+	err = d.execute(ctx, next, bd, r, status)
+	if err != nil && forced && !outcome.IsFailure(err) {
 		status.DownstreamResourcesGeneration = generation // another process has to deploy the copies, too
 	}
 	return err
@@ -118,10 +121,7 @@ func (d *deployer) advance(ctx context.Context, bd *fleet.BundleDeployment, r *r
 
 // retryDue reports whether a permanently failed state has to be retried now. If it is too early, retryDue enqueues
 // the BundleDeployment for the time of the retry.
-func (d *deployer) retryDue(bd *fleet.BundleDeployment, r *record, status *fleet.BundleDeploymentStatus) bool {
-	if status.AppliedDeploymentID != bd.Spec.DeploymentID || !failedForGood(status) {
-		return false
-	}
+func (d *deployer) retryDue(bd *fleet.BundleDeployment, r *record) bool {
 	wait := failureRetry - r.sinceFailure(d.Clock())
 	if wait > 0 {
 		d.queue.AddAfter(bd.Name, wait) // the current reconcile replaced the one that was scheduled
@@ -129,16 +129,10 @@ func (d *deployer) retryDue(bd *fleet.BundleDeployment, r *record, status *fleet
 	return wait <= 0
 }
 
-// execute executes the action.
-func (d *deployer) execute(ctx context.Context, v action, bd *fleet.BundleDeployment, r *record, status *fleet.BundleDeploymentStatus) error {
-	switch v {
-	case Skip, KeepFailure:
+// execute executes the action. Keep deploys as well if another release has taken objects.
+func (d *deployer) execute(ctx context.Context, next action, bd *fleet.BundleDeployment, r *record, status *fleet.BundleDeploymentStatus) error {
+	if next == KeepFailure {
 		return nil
-	case Refuse:
-		return &outcome.UnsupportedError{What: source.Unsupported(bd)}
-	}
-	if v == Deploy {
-		outcome.NotInPlace(status, bd.Spec.DeploymentID)
 	}
 	d.wakeups.Wait(bd.Name, wakeups.States(), len(bd.Spec.DependsOn) > 0) // a change during the check is not missed
 	err := dependencies.Check(bd, d.hub.All())
@@ -148,17 +142,17 @@ func (d *deployer) execute(ctx context.Context, v action, bd *fleet.BundleDeploy
 	}
 	key := placement.ReleaseOf(bd.Name, &bd.Spec.Options)
 	stale := d.inventory.Except(bd.Name, key) // a release that is found later is removed in the next pass
-	if v == Keep {
+	if next == Keep {
 		taken, err := d.releaser.IsTaken(ctx, key, stale)
 		if err != nil {
 			return err
 		}
 		if taken {
-			v = Deploy // takes the objects back before the other release is uninstalled
-			outcome.NotInPlace(status, bd.Spec.DeploymentID)
+			next = Deploy // takes the objects back before the other release is uninstalled
 		}
 	}
-	if v == Deploy {
+	if next == Deploy {
+		outcome.NotInPlace(status, bd.Spec.DeploymentID)
 		if err := d.deploy(ctx, bd, r, status); err != nil {
 			return err
 		}
@@ -173,6 +167,7 @@ func (d *deployer) recordResult(bd *fleet.BundleDeployment, r *record, status *f
 		waits       *outcome.DependencyError
 		refused     *outcome.LabelsRefusedError
 		unsupported *outcome.UnsupportedError
+		pause       time.Duration // before the next attempt; 0 if only a change helps
 	)
 	now := d.Clock()
 	d.wakeups.Wait(bd.Name, wakeups.CRDs(), meta.IsNoMatchError(err) || r.tracking.LacksKind())
@@ -181,40 +176,39 @@ func (d *deployer) recordResult(bd *fleet.BundleDeployment, r *record, status *f
 	switch {
 	case err == nil:
 		r.retryNow()
-		return nil
 	case errors.As(err, &waits):
 		outcome.NotDeployed(status, now, conditions.ReasonAwaitingDependencies, err.Error())
-		d.queue.AddAfter(bd.Name, dependencyRetry)
-		return nil
+		pause = dependencyRetry
 	case errors.As(err, &unsupported):
 		outcome.NotDeployed(status, now, conditions.ReasonUnsupported, err.Error())
-		return nil // only a change of the BundleDeployment helps
 	case errors.As(err, &refused):
 		d.OnDeploy(outcome.Retried, now.Sub(start))
 		outcome.LabelsRefused(status, now, bd.Spec.DeploymentID, status.Release, outcome.ReasonOf(err), outcome.Message(err))
-		d.queue.AddAfter(bd.Name, r.retry.Delay(now, labelsRetry))
-		return nil
+		pause = r.retry.Delay(now, labelsRetry)
 	case outcome.IsFailure(err):
 		r.fail(now)
 		d.OnDeploy(outcome.Failed, now.Sub(start))
 		outcome.FailedDeployment(status, now, bd.Spec.DeploymentID, outcome.ReasonOf(err), outcome.Message(err))
-		d.queue.AddAfter(bd.Name, failureRetry)
+		pause = failureRetry
 		d.log.Warn("deployment failed", "bundledeployment", d.Namespace+"/"+bd.Name, "error", err)
-		return nil
 	case errors.Is(err, access.ErrStopped):
 		return err // the deployment did not fail
+	default:
+		d.OnDeploy(outcome.Retried, now.Sub(start))
+		if !apierrors.IsConflict(err) || r.retry.Failures() >= unreportedConflicts { // the retry after a concurrent write needs no report
+			outcome.NotDeployed(status, now, outcome.ReasonOf(err), outcome.Message(err))
+		}
+		if alone {
+			pause = awaitedRetry
+			d.log.Warn("deployment waits for an object", "bundledeployment", d.Namespace+"/"+bd.Name, "object", obstacle.String(), "error", err)
+		} else {
+			pause = r.retry.Failed(now, pace.LongestRetry, d.Random())
+			d.log.Warn("deployment failed and will be retried", "bundledeployment", d.Namespace+"/"+bd.Name, "error", err)
+		}
 	}
-	d.OnDeploy(outcome.Retried, now.Sub(start))
-	if !apierrors.IsConflict(err) || r.retry.Failures() >= unreportedConflicts { // the retry after a concurrent write needs no report
-		outcome.NotDeployed(status, now, outcome.ReasonOf(err), outcome.Message(err))
+	if pause > 0 {
+		d.queue.AddAfter(bd.Name, pause)
 	}
-	if alone {
-		d.queue.AddAfter(bd.Name, awaitedRetry)
-		d.log.Warn("deployment waits for an object", "bundledeployment", d.Namespace+"/"+bd.Name, "object", obstacle.String(), "error", err)
-		return nil
-	}
-	d.queue.AddAfter(bd.Name, r.retry.Failed(now, pace.LongestRetry, d.Random()))
-	d.log.Warn("deployment failed and will be retried", "bundledeployment", d.Namespace+"/"+bd.Name, "error", err)
 	return nil
 }
 

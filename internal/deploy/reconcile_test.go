@@ -230,7 +230,8 @@ func TestRetryDue(t *testing.T) {
 			now := deploytest.Noon()
 			d, queue := testDeployer(&now)
 			bd, r := deploytest.Deployment(test.change), &record{failed: test.failed}
-			if got := d.retryDue(bd, r, &bd.Status); got != test.want {
+			kept := decide(situation{BundleDeployment: bd, Status: &bd.Status, ReleaseExists: true}) == KeepFailure
+			if got := kept && d.retryDue(bd, r); got != test.want {
 				t.Errorf("due: %t", got)
 			}
 			if diff := cmp.Diff(test.later, queue.later); diff != "" {

@@ -47,14 +47,8 @@ func TestDecide(t *testing.T) {
 		"a release whose namespace could not be labelled is kept": {change: func(bd *fleet.BundleDeployment) {
 			outcome.LabelsRefused(&bd.Status, deploytest.Noon(), "s-1:a", "web/hello:1", conditions.ReasonForbidden, "x")
 		}, releaseExists: true, want: Keep},
-		"paused is skipped":                      {change: func(bd *fleet.BundleDeployment) { bd.Spec.Paused = true }, forced: true, want: Skip},
-		"outside its schedule is skipped":        {change: func(bd *fleet.BundleDeployment) { bd.Spec.OffSchedule = true }, want: Skip},
-		"waiting for values is skipped":          {change: func(bd *fleet.BundleDeployment) { bd.Spec.WaitingForValues = true }, want: Skip},
-		"being deleted is skipped":               {change: func(bd *fleet.BundleDeployment) { bd.DeletionTimestamp = &metav1.Time{Time: deploytest.Noon()} }, want: Skip},
-		"without a deployment ID is skipped":     {change: func(bd *fleet.BundleDeployment) { bd.Spec.DeploymentID = "" }, want: Skip},
 		"contents in a registry are refused":     {change: func(bd *fleet.BundleDeployment) { bd.Spec.OCIContents = true }, releaseExists: true, want: Refuse},
 		"a chart to download is refused":         {change: func(bd *fleet.BundleDeployment) { bd.Spec.HelmChartOptions = &fleet.BundleHelmOptions{} }, want: Refuse},
-		"paused comes before refused":            {change: func(bd *fleet.BundleDeployment) { bd.Spec.OCIContents = true; bd.Spec.Paused = true }, want: Skip},
 		"deployment ID without a colon: is kept": {change: func(bd *fleet.BundleDeployment) { bd.Spec.DeploymentID = "s-1"; bd.Status.AppliedDeploymentID = "s-1" }, releaseExists: true, want: Keep},
 	}
 	for name, test := range tests {
@@ -70,6 +64,26 @@ func TestDecide(t *testing.T) {
 			}
 			if diff := cmp.Diff(before, bd); diff != "" {
 				t.Errorf("the input was changed:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestIsSkipped(t *testing.T) {
+	if isSkipped(deploytest.Deployment()) {
+		t.Error("a complete BundleDeployment is skipped")
+	}
+	for name, change := range map[string]func(*fleet.BundleDeployment){
+		"paused is skipped":                  func(bd *fleet.BundleDeployment) { bd.Spec.Paused = true },
+		"outside its schedule is skipped":    func(bd *fleet.BundleDeployment) { bd.Spec.OffSchedule = true },
+		"waiting for values is skipped":      func(bd *fleet.BundleDeployment) { bd.Spec.WaitingForValues = true },
+		"being deleted is skipped":           func(bd *fleet.BundleDeployment) { bd.DeletionTimestamp = &metav1.Time{Time: deploytest.Noon()} },
+		"without a deployment ID is skipped": func(bd *fleet.BundleDeployment) { bd.Spec.DeploymentID = "" },
+		"paused comes before refused":        func(bd *fleet.BundleDeployment) { bd.Spec.OCIContents = true; bd.Spec.Paused = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			if !isSkipped(deploytest.Deployment(change)) {
+				t.Error("it is not skipped")
 			}
 		})
 	}
