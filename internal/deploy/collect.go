@@ -92,11 +92,11 @@ func (d *deployer) findCopies(ctx context.Context) error {
 // enqueueLeftovers enqueues deleted BundleDeployments, and those with more than one release or with copies of before.
 func (d *deployer) enqueueLeftovers(ctx context.Context, newest map[placement.Release]release.RevisionSecret) {
 	maps.DeleteFunc(d.orphans, func(name string, _ time.Time) bool {
-		return d.hub.Cached(name) != nil || len(d.inventory.Of(name)) == 0 && !d.records.hasLeftCopies(name)
+		return d.hub.Cached(name) != nil || len(d.inventory.Of(name)) == 0 && !d.records.get(name).leftCopies
 	})
 	for _, name := range append(d.inventory.Names(), d.records.leftCopies()...) { // the queue drops duplicates
 		if d.hub.Cached(name) != nil {
-			if len(d.inventory.Of(name)) > 1 || d.records.hasLeftCopies(name) {
+			if len(d.inventory.Of(name)) > 1 || d.records.get(name).leftCopies {
 				d.queue.Add(name)
 			}
 		} else if d.mayGo(ctx, name, newest) {

@@ -104,7 +104,7 @@ func (d *deployer) take(ctx context.Context, name string, identity *access.Ident
 func (d *deployer) finish(ctx context.Context, bd *fleet.BundleDeployment, r *record, release string, stale []placement.Release) error {
 	key := placement.ReleaseOf(bd.Name, &bd.Spec.Options)
 	marks := namespaces.MarksOf(&bd.Spec.Options, d.Clock())
-	left := d.records.hasLeftCopies(bd.Name)
+	left := d.records.get(bd.Name).leftCopies
 	if r.finished && r.marks.Same(marks) && len(stale) == 0 && !left {
 		return d.namespaces.Keep(ctx, bd, &r.marks, key.Namespace, release)
 	}

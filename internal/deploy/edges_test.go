@@ -28,15 +28,15 @@ func TestRecords(t *testing.T) {
 	if diff := cmp.Diff([]string{"hello", "other"}, r.usersOf("h")); diff != "" {
 		t.Error(diff)
 	}
-	if known := r.drop("hello", "h"); known == nil || known.uid != "2" {
+	if known := r.drop("hello"); known == nil || known.uid != "2" {
 		t.Errorf("dropped %v", known)
 	}
-	if known := r.drop("hello", "h"); known != nil {
+	if known := r.drop("hello"); known != nil {
 		t.Errorf("dropped %v again", known)
 	}
-	r.drop("other", "h")
-	if len(r.users) > 0 || len(r.byName) > 0 {
-		t.Errorf("left over: %v %v", r.users, r.byName)
+	r.drop("other")
+	if len(r.byName) > 0 {
+		t.Errorf("left over: %v", r.byName)
 	}
 }
 

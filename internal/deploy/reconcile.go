@@ -47,8 +47,7 @@ func (d *deployer) reconcile(ctx context.Context, name string) error {
 	if cached == nil {
 		return d.remove(ctx, name)
 	}
-	marks := d.setOf(name)
-	r := d.records.of(cached, marks.Hash)
+	r := d.records.of(cached, d.setOf(name).Hash)
 	if woken {
 		r.retryNow()
 	}

@@ -1,145 +1,121 @@
 package deploy
 
 import (
-	"maps"
 	"slices"
 	"sync"
 
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// records holds the record of each BundleDeployment, and which BundleDeployments use which set.
+// records holds what is known of each BundleDeployment, also of deleted ones that have left something.
 type records struct {
 	mu     sync.Mutex
-	byName map[string]*record
-	// users are the BundleDeployments of each set, by its hash: one, or several if they are the agent's own.
-	users map[string]map[string]bool
-	// restored are the BundleDeployments with an older version than before, because the hub was restored from a backup.
-	restored map[string]bool
-	// woken are the BundleDeployments whose next reconcile does not wait for the end of a pause.
-	woken map[string]bool
-	// copied are BundleDeployments that may have left copies: those that were deleted, or created again.
-	copied map[string]bool
-	// kept are deleted BundleDeployments whose objects stay, until they are removed or one of the name exists again.
-	kept map[string]bool
+	byName map[string]known
 }
 
-func newRecords() *records {
-	return &records{
-		byName: map[string]*record{}, users: map[string]map[string]bool{}, restored: map[string]bool{}, copied: map[string]bool{}, kept: map[string]bool{}, woken: map[string]bool{},
+// known is what is known of one BundleDeployment.
+type known struct {
+	record *record // nil if it was deleted
+	hash   string  // of the set that it uses; empty if it was deleted
+	// restored means that the hub has an older version than before, because it was restored from a backup.
+	restored bool
+	// woken means that the next reconcile does not wait for the end of a pause.
+	woken bool
+	// leftCopies means that it may have left copies, because it was deleted, or created again.
+	leftCopies bool
+	// kept means that it was deleted and its objects stay, until they are removed or one of the name exists again.
+	kept bool
+}
+
+func newRecords() *records { return &records{byName: map[string]known{}} }
+
+// change changes what is known of a BundleDeployment, and returns the former state.
+func (r *records) change(name string, change func(k *known)) known {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	before := r.byName[name]
+	after := before
+	if change(&after); after == (known{}) {
+		delete(r.byName, name)
+	} else {
+		r.byName[name] = after
 	}
+	return before
+}
+
+// get returns what is known of a BundleDeployment.
+func (r *records) get(name string) known {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.byName[name]
 }
 
 // of returns the record of a BundleDeployment. It makes a new record if the BundleDeployment is new or was recreated.
-func (r *records) of(bd *fleet.BundleDeployment, hash string) *record {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	found := r.byName[bd.Name]
-	if found == nil || found.uid != bd.UID {
-		if found != nil && found.copies.MayExist() {
-			r.copied[bd.Name] = true
+func (r *records) of(bd *fleet.BundleDeployment, hash string) (found *record) {
+	r.change(bd.Name, func(k *known) {
+		if k.record == nil || k.record.uid != bd.UID {
+			k.leftCopies = k.leftCopies || k.record != nil && k.record.copies.MayExist()
+			k.record = &record{uid: bd.UID}
 		}
-		found = &record{uid: bd.UID}
-		r.byName[bd.Name] = found
-	}
-	delete(r.kept, bd.Name)
-	if r.restored[bd.Name] {
-		delete(r.restored, bd.Name)
-		found.distrustHub()
-	}
-	if r.users[hash] == nil {
-		r.users[hash] = map[string]bool{}
-	}
-	r.users[hash][bd.Name] = true
+		if k.restored {
+			k.record.distrustHub()
+		}
+		k.hash, k.kept, k.restored = hash, false, false
+		found = k.record
+	})
 	return found
 }
 
 // hubRestored records that the hub has an older version of a BundleDeployment than before.
-func (r *records) hubRestored(name string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.restored[name] = true
-}
+func (r *records) hubRestored(name string) { r.change(name, func(k *known) { k.restored = true }) }
 
 // wake records that the next reconcile of a BundleDeployment does not wait for the end of a pause.
-func (r *records) wake(name string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.woken[name] = true
-}
+func (r *records) wake(name string) { r.change(name, func(k *known) { k.woken = true }) }
 
 // takeWoken returns whether wake was called since the last call.
 func (r *records) takeWoken(name string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	woken := r.woken[name]
-	delete(r.woken, name)
-	return woken
+	return r.change(name, func(k *known) { k.woken = false }).woken
 }
 
 // deleted records whether the objects of a deleted BundleDeployment stay: because of its options, or of the next ones,
 // which a paused BundleDeployment does not deploy.
 func (r *records) deleted(bd *fleet.BundleDeployment) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if bd.Spec.Options.KeepResources || bd.Spec.StagedOptions.KeepResources {
-		r.kept[bd.Name] = true
-	}
-}
-
-// keeps reports whether the objects of a deleted BundleDeployment stay.
-func (r *records) keeps(name string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.kept[name]
+	keep := bd.Spec.Options.KeepResources || bd.Spec.StagedOptions.KeepResources
+	r.change(bd.Name, func(k *known) { k.kept = k.kept || keep })
 }
 
 // removed forgets a deleted BundleDeployment after everything that it left was removed.
 func (r *records) removed(name string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.kept, name)
-	delete(r.restored, name)
+	r.change(name, func(k *known) { k.kept, k.restored = false, false })
 }
 
 // setLeftCopies records whether a BundleDeployment may have left copies.
 func (r *records) setLeftCopies(name string, left bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if delete(r.copied, name); left {
-		r.copied[name] = true
-	}
-}
-
-// hasLeftCopies reports whether a BundleDeployment may have left copies.
-func (r *records) hasLeftCopies(name string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.copied[name]
+	r.change(name, func(k *known) { k.leftCopies = left })
 }
 
 // leftCopies returns the BundleDeployments that may have left copies.
-func (r *records) leftCopies() []string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.Sorted(maps.Keys(r.copied))
-}
+func (r *records) leftCopies() []string { return r.those(func(k known) bool { return k.leftCopies }) }
 
 // drop deletes the record of a BundleDeployment and returns it, or nil if there was none.
-func (r *records) drop(name, hash string) *record {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	known := r.byName[name]
-	delete(r.byName, name)
-	if delete(r.users[hash], name); len(r.users[hash]) == 0 {
-		delete(r.users, hash)
-	}
-	return known
+func (r *records) drop(name string) *record {
+	return r.change(name, func(k *known) { k.record, k.hash = nil, "" }).record
 }
 
-// usersOf returns the names of the BundleDeployments that use a set.
+// usersOf returns the BundleDeployments that use a set.
 func (r *records) usersOf(hash string) []string {
+	return r.those(func(k known) bool { return k.hash == hash })
+}
+
+// those returns the sorted names of some BundleDeployments.
+func (r *records) those(match func(known) bool) (names []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.Sorted(maps.Keys(r.users[hash]))
+	for name, k := range r.byName {
+		if match(k) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }

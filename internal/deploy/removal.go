@@ -24,9 +24,9 @@ func (d *deployer) remove(ctx context.Context, name string) error {
 	d.watches.Follow(name, nil)
 	d.wakeups.Forget(name)
 	d.copier.Unfollow(name)
-	known := d.records.drop(name, d.setOf(name).Hash)
+	dropped := d.records.drop(name)
 	owned := d.inventory.Of(name)
-	if known != nil && known.copies.MayExist() || known == nil && len(owned) > 0 {
+	if dropped != nil && dropped.copies.MayExist() || dropped == nil && len(owned) > 0 {
 		d.records.setLeftCopies(name, true)
 	}
 	var errs []error
@@ -49,7 +49,7 @@ func (d *deployer) remove(ctx context.Context, name string) error {
 
 // removeLeft deletes the copies of a deleted BundleDeployment, if it may have left any. Kept copies lose their label.
 func (d *deployer) removeLeft(ctx context.Context, name string, kept bool) error {
-	if !d.records.hasLeftCopies(name) {
+	if !d.records.get(name).leftCopies {
 		return nil
 	}
 	end := func() error { return d.copier.Remove(ctx, name, nil) }
@@ -77,7 +77,7 @@ func (d *deployer) takeDown(ctx context.Context, name string, key placement.Rele
 		return false, nil
 	}
 	holdsAgent := func(text string) bool { return d.holdsAgent(text, last.Namespace) }
-	kept = d.isAgent(name) || slices.ContainsFunc(h.ManifestsToUninstall(), holdsAgent) || marks[fleet.AnnotationKeepResources] == "true" || d.records.keeps(name)
+	kept = d.isAgent(name) || slices.ContainsFunc(h.ManifestsToUninstall(), holdsAgent) || marks[fleet.AnnotationKeepResources] == "true" || d.records.get(name).kept
 	if !kept {
 		err = d.uninstall(ctx, h, name, keep, func() { _ = beforePurge(false) }) // the caller repeats it after an error
 	} else if err = beforePurge(true); err == nil {

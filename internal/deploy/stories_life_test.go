@@ -129,7 +129,7 @@ func TestKeptObjects_AreForgottenWithTheirBundleDeployment(t *testing.T) {
 	}
 	l.delete("x")
 	l.eventually(func() string {
-		if !d.records.keeps("x") {
+		if !d.records.get("x").kept {
 			return "the deletion is not known"
 		}
 		return ""
@@ -137,7 +137,7 @@ func TestKeptObjects_AreForgottenWithTheirBundleDeployment(t *testing.T) {
 	if err := d.reconcile(t.Context(), "x"); err != nil {
 		t.Fatal(err)
 	}
-	if !l.configMapIsThere(l.Name, "x") || d.records.keeps("x") {
+	if !l.configMapIsThere(l.Name, "x") || d.records.get("x").kept {
 		t.Error("the object is gone, or the name is kept for good")
 	}
 }
