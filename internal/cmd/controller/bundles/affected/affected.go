@@ -1,6 +1,7 @@
 package affected
 
 import (
+	"cmp"
 	"errors"
 	"maps"
 	"slices"
@@ -46,10 +47,7 @@ func (w *Watcher) onCluster(change reconcile.Change[*fleet.Cluster]) {
 	if change.Initial || older != nil && newer != nil && !clusterMatters(older, newer) {
 		return
 	}
-	cluster := newer
-	if cluster == nil {
-		cluster = older
-	}
+	cluster := cmp.Or(newer, older)
 	w.enqueueDeployed(cluster.Status.Namespace)
 	if newer != nil {
 		w.enqueueSelecting(newer)
@@ -118,10 +116,7 @@ func (w *Watcher) onGroup(change reconcile.Change[*fleet.ClusterGroup]) {
 		maps.Equal(older.Labels, newer.Labels) && reconcile.Equal(older.Spec, newer.Spec) {
 		return
 	}
-	group := newer
-	if group == nil {
-		group = older
-	}
+	group := cmp.Or(newer, older)
 	for _, bundle := range w.reaching(group.Namespace) {
 		if selection := w.selection(bundle); selection != nil && selection.UsesGroups() {
 			w.enqueue(reconcile.KeyOf(bundle))

@@ -1,6 +1,7 @@
 package downstream
 
 import (
+	"cmp"
 	"errors"
 	"maps"
 
@@ -62,18 +63,12 @@ func (h *handler) onGroup(change reconcile.Change[*fleet.ClusterGroup]) {
 	if older != nil && newer != nil && maps.Equal(older.Labels, newer.Labels) && reconcile.Equal(older.Spec, newer.Spec) {
 		return
 	}
-	group := newer
-	if group == nil {
-		group = older
-	}
+	group := cmp.Or(newer, older)
 	h.retry(func(_ types.NamespacedName, of claim) bool { return of.cluster.Namespace == group.Namespace })
 }
 
 func (h *handler) onMapping(change reconcile.Change[*fleet.BundleNamespaceMapping]) {
-	mapping := change.New
-	if mapping == nil {
-		mapping = change.Old
-	}
+	mapping := cmp.Or(change.New, change.Old)
 	h.retry(func(_ types.NamespacedName, of claim) bool { return of.bundle.Namespace == mapping.Namespace })
 }
 
