@@ -67,6 +67,10 @@ func Values(text jointext.Text, user map[string]any) (map[string]any, error) {
 	if text.Image != "" && !choosesImage(user) {
 		values["image"] = image(text.Image)
 	}
+	if text.AgentNamespace != "" { // it is also the agent's scope
+		values["internal"] = map[string]any{"systemNamespace": text.AgentNamespace}
+		values["fleetAgent"] = map[string]any{"scope": text.AgentNamespace}
+	}
 	return chartutil.CoalesceTables(runtime.DeepCopyJSON(user), values), nil
 }
 
@@ -117,9 +121,9 @@ func image(name string) map[string]any {
 	return map[string]any{"repository": name[:colon], "tag": name[colon+1:]}
 }
 
-// Namespace returns the namespace of the agent: the hub's system namespace.
+// Namespace returns the namespace of the agent: that of the Cluster, or the hub's system namespace.
 func Namespace(text jointext.Text) string {
-	return cmp.Or(text.SystemNamespace, names.SystemNamespace)
+	return cmp.Or(text.AgentNamespace, text.SystemNamespace, names.SystemNamespace)
 }
 
 // ValuesFile returns values as a file for `helm install --values`.

@@ -66,6 +66,8 @@ type Text struct {
 	SystemRegistrationNamespace string `json:"systemRegistrationNamespace"`
 	// SystemNamespace is the hub's system namespace, if it is not the default.
 	SystemNamespace string `json:"systemNamespace,omitempty"`
+	// AgentNamespace is the spec.agentNamespace of the Cluster. Empty means the hub's system namespace.
+	AgentNamespace string `json:"agentNamespace,omitempty"`
 	// Image is the image of the hub's agents, such as registry.example.com/fleet-agent:v1. Empty means that of the chart.
 	Image string `json:"image,omitempty"`
 }
@@ -233,6 +235,7 @@ func (t Text) validate() error {
 	require(isName(t.TokenName), "the token's name is not valid")
 	require(isName(t.SystemRegistrationNamespace), "the registration namespace is not a name of a namespace")
 	require(t.SystemNamespace == "" || isName(t.SystemNamespace), "the system namespace is not a name of a namespace")
+	require(t.AgentNamespace == "" || isName(t.AgentNamespace), "the agent's namespace is not a name of a namespace")
 	require(t.Cluster == "" || isName(t.Cluster), "the Cluster's name is not valid")
 	require(t.Image == "" || IsImage(t.Image), "the image is not a name of an image")
 	require(len(t.ClientID) <= maxClientID, "the client ID is too long")

@@ -152,11 +152,11 @@ func TestBadText_IsRejectedWithItsProblem(t *testing.T) {
 		"http":                           {change(func(x *Text) { x.URL = "http://hub" }), "error: the join text is not valid: the hub's URL is not an https URL\n" + again},
 		"all problems at once": {
 			change(func(x *Text) {
-				*x = Text{CA: "x", ClientID: strings.Repeat("x", maxClientID+1), SystemNamespace: "A"}
+				*x = Text{CA: "x", ClientID: strings.Repeat("x", maxClientID+1), SystemNamespace: "A", AgentNamespace: "B"}
 			}),
 			"error: the join text is not valid: the hub's URL is not an https URL, the hub's CA does not consist of certificates, " +
 				"the workspace is not a name of a namespace, the token's name is not valid, the registration namespace is not a name of a namespace, " +
-				"the system namespace is not a name of a namespace, the client ID is too long, the token is missing or not a bearer token\n" + setCA + again,
+				"the system namespace is not a name of a namespace, the agent's namespace is not a name of a namespace, the client ID is too long, the token is missing or not a bearer token\n" + setCA + again,
 		},
 		"a hub with a wrong CA": {
 			change(func(x *Text) { x.CA = "-----BEGIN CERTIFICATE-----\n" }),

@@ -174,9 +174,9 @@ type plan struct {
 	create *fleet.Cluster
 	patch  []byte
 	token  *fleet.ClusterRegistrationToken
-	// clientID is the client ID of the Cluster, and registry its spec.privateRepoURL.
-	clientID, registry string
-	warning            string
+	// clientID, registry and namespace are the client ID, spec.privateRepoURL and spec.agentNamespace of the Cluster.
+	clientID, registry, namespace string
+	warning                       string
 }
 
 // newPlan returns what an order writes. existing is the Cluster, or nil. random is a client ID for a Cluster without one.
@@ -211,7 +211,7 @@ func newPlan(o Order, existing *fleet.Cluster, random string) (plan, error) {
 		p.warning = fmt.Sprintf("Cluster %s/%s has an agent already. A request that is not signed with that agent's key waits until you run: fleet confirm-takeover %s REQUEST -n %s",
 			o.Workspace, o.Cluster, o.Cluster, o.Workspace)
 	}
-	p.clientID, p.registry = cmp.Or(existing.Spec.ClientID, random), existing.Spec.PrivateRepoURL
+	p.clientID, p.registry, p.namespace = cmp.Or(existing.Spec.ClientID, random), existing.Spec.PrivateRepoURL, existing.Spec.AgentNamespace
 	p.token.Annotations[annotation.TokenForClientID] = p.clientID
 	spec := map[string]any{}
 	if existing.Spec.ClientID == "" {
@@ -309,7 +309,7 @@ func create(ctx context.Context, hub *access.Cluster, o Order) (text jointext.Te
 	if values.APIServerCA == "" {
 		o.Warn("the hub has no CA for its agents: they trust the CAs of their system. To set one: helm upgrade fleet with the value apiServerCA")
 	}
-	joins := fleet.Cluster{ObjectMeta: metav1.ObjectMeta{Name: o.Cluster}, Spec: fleet.ClusterSpec{ClientID: p.clientID, PrivateRepoURL: p.registry}}
+	joins := fleet.Cluster{ObjectMeta: metav1.ObjectMeta{Name: o.Cluster}, Spec: fleet.ClusterSpec{ClientID: p.clientID, PrivateRepoURL: p.registry, AgentNamespace: p.namespace}}
 	return joinText(ctx, hub, values, joins, token), made, nil
 }
 

@@ -1,6 +1,7 @@
 package token
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/fleet-hub/fleet/internal/cmd/cli/agentrelease"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/clitest"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
 	"github.com/fleet-hub/fleet/internal/protocol"
@@ -92,7 +94,7 @@ func named(name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: "fleet-default", Name: name}
 }
 
-func TestClusterWithARegistry_TextHasItsImage(t *testing.T) {
+func TestSettingsOfTheCluster_AreInTheText(t *testing.T) {
 	values, err := protocol.Values{APIServerURL: "https://hub", Token: "t", TokenName: "west"}.Encode()
 	if err != nil {
 		t.Fatal(err)
@@ -102,7 +104,7 @@ func TestClusterWithARegistry_TextHasItsImage(t *testing.T) {
 		Data:       map[string]string{names.ConfigKey: `{"agentImage": "fleethub/fleet-agent:v1"}`},
 	}, &fleet.Cluster{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "fleet-default", Name: "moor"},
-		Spec:       fleet.ClusterSpec{ClientID: "c", PrivateRepoURL: "private.example.com"},
+		Spec:       fleet.ClusterSpec{ClientID: "c", PrivateRepoURL: "private.example.com", AgentNamespace: "team-a"},
 	})
 	server.React = func(s *clitest.Server, _ string, object *clitest.Object) {
 		if object.GetKind() != "ClusterRegistrationToken" || object.GetGeneration() > 0 {
@@ -124,6 +126,23 @@ func TestClusterWithARegistry_TextHasItsImage(t *testing.T) {
 		text, _, err := Ensure(t.Context(), hub, order)
 		if err != nil || text.Image != "private.example.com/fleethub/fleet-agent:v1" || text.Cluster != "moor" || text.ClientID != "c" {
 			t.Errorf("%s: image %q, Cluster %q, client ID %q, error %v", way, text.Image, text.Cluster, text.ClientID, err)
+		}
+		for form, want := range map[string][]string{
+			formatValues:   {"fleetAgent:\n  scope: team-a\n", "internal:\n  systemNamespace: team-a\n"},
+			formatManifest: {"kind: Namespace\nmetadata:\n  name: team-a\n", "  namespace: team-a\n", "name: AGENT_SCOPE\n          value: team-a\n"},
+		} {
+			var out bytes.Buffer
+			if err := (&Handover{form}).Write(&out, text, "moor"); err != nil {
+				t.Fatal(err)
+			}
+			for _, part := range want {
+				if !strings.Contains(out.String(), part) {
+					t.Errorf("%s, %s: no %q in\n%s", way, form, part, out.String())
+				}
+			}
+		}
+		if namespace := agentrelease.Namespace(text); namespace != "team-a" {
+			t.Errorf("%s: fleet join installs the agent in namespace %s", way, namespace)
 		}
 	}
 }

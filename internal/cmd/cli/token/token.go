@@ -98,11 +98,11 @@ func (h *Handover) render(text jointext.Text, cluster string) ([]byte, error) {
 	return agentrelease.Manifest(agentrelease.Namespace(text), values)
 }
 
-// joinText returns the join text of a token, with the image of the agent. cluster has the name, the client ID and the registry
-// of the Cluster that joins. It is empty for a reusable token.
+// joinText returns the join text of a token, with the image of the agent. cluster has the name, the client ID, the registry
+// and the agent's namespace of the Cluster that joins. It is empty for a reusable token.
 func joinText(ctx context.Context, hub *access.Cluster, values protocol.Values, cluster fleet.Cluster, token *fleet.ClusterRegistrationToken) jointext.Text {
 	text := jointext.Of(values, cluster.Spec.ClientID, tokenrule.Expiry(token))
-	text.Cluster = cluster.Name
+	text.Cluster, text.AgentNamespace = cluster.Name, cluster.Spec.AgentNamespace
 	if image := hubconfig.AgentImage(ctx, hub.Core, cluster.Spec.PrivateRepoURL); jointext.IsImage(image) {
 		text.Image = image
 	}
