@@ -120,7 +120,7 @@ func (h *handler) gatherLimit(in *grant.Input) {
 	}
 	request := in.Request
 	wanted := reservation{request.Namespace, grant.CreatedWith(in.NamedToken), names.Cluster(request.Spec.ClientID)}
-	in.TokenClusters = h.tokens.reserve(request.Namespace+"/"+request.Name, wanted, in.MaxClusters, func() []*fleet.Cluster {
+	in.TokenClusters = h.reserved.reserve(request.Namespace+"/"+request.Name, wanted, in.MaxClusters, func() []*fleet.Cluster {
 		return h.clustersOf(wanted.workspace, wanted.token)
 	})
 }

@@ -44,8 +44,8 @@ type handler struct {
 	unproven *lru.Cache
 	// queue decides which requests are processed now.
 	queue *requestqueue.Queue
-	// tokens counts the Clusters of each token.
-	tokens clusterCounts
+	// reserved are the Clusters that requests create.
+	reserved reservations
 	// correct maps a request to the state in which its rights were last found to be correct.
 	correct sync.Map
 	// used maps a request, as "<workspace>/<name>", to the use of its credential.

@@ -167,7 +167,7 @@ func (h *handler) lacking(namespace, with string) []types.NamespacedName {
 // release ends the reservation of a request's Cluster, and enqueues requests that wait for it: perhaps the Cluster was not
 // created.
 func (h *handler) release(request string) {
-	if was, released := h.tokens.release(request); released {
+	if was, released := h.reserved.release(request); released {
 		h.enqueue(h.lacking(was.workspace, was.token))
 	}
 }
