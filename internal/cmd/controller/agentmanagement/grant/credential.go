@@ -136,24 +136,18 @@ func (h *handler) addRecovery(ctx context.Context, r *run, secret *corev1.Secret
 	if r.out.Key == "" || h.app.Recoveries.Key().Public() == "" {
 		return nil
 	}
-	account, err := h.recoveryAccount(r.request.Namespace)
+	account, err := reconcile.Optional(h.app.ServiceAccounts.Cache().Get(r.request.Namespace, names.Recovery))
 	if err != nil {
 		return err
+	}
+	if !recoveries.IsAccount(account) {
+		account = nil
 	}
 	data, err := h.app.Recoveries.Data(ctx, grant.ClusterOf(r.in), r.out.Key, account)
 	if err == nil {
 		grant.AddRecovery(secret, data)
 	}
 	return err
-}
-
-// recoveryAccount returns the recovery account of a workspace, or nil.
-func (h *handler) recoveryAccount(workspace string) (*corev1.ServiceAccount, error) {
-	account, err := reconcile.Optional(h.app.ServiceAccounts.Cache().Get(workspace, names.Recovery))
-	if err != nil || !recoveries.IsAccount(account) {
-		return nil, err
-	}
-	return account, nil
 }
 
 // postpone enqueues a request that has its rights but no credential yet. Its status says so if it waits for long.
