@@ -37,16 +37,15 @@ func NeedsCluster(in Input) bool {
 // requests, not pin a key, or hand out again what is in use. No cache contains the account, so it costs a request.
 func NeedsHeartbeatAccount(in Input) bool {
 	cluster := ClusterOf(in)
-	switch {
-	case cluster == nil:
+	if cluster == nil {
 		return false
-	case joinDue(in, cluster), unpinDue(in, cluster):
-		return decide(in).Stage == Done
-	case useUnknown(in, cluster):
-		stage := decide(in).Stage
-		return stage == Done || stage == Minting
 	}
-	return len(superseded(in, cluster)) > 0 && len(decide(in).Superseded) > 0
+	unknown := useUnknown(in, cluster)
+	if !unknown && !joinDue(in, cluster) && !unpinDue(in, cluster) && len(superseded(in, cluster)) == 0 {
+		return false
+	}
+	stage := decide(in).Stage
+	return stage == Done || stage == Minting && unknown
 }
 
 // CreatesWithToken reports whether Decide creates a Cluster with the request's token, unless TokenClusters is too high.
@@ -210,27 +209,27 @@ func namespaceTaken(in Input, out Outcome) Outcome {
 
 // done returns the outcome of a request that was answered.
 func done(in Input, cluster *fleet.Cluster, out Outcome) Outcome {
-	out.Stage, out.Granted, out.Superseded = Done, true, superseded(in, cluster)
-	out.EndConfirmation, out.Unreadable = isConfirmed(in, cluster), unreadable(in, cluster)
-	if out.InUse = inUse(in, cluster); out.InUse || reports(in, cluster) {
-		out.RecoveredBy = clonedcluster.Record(in.Request, cluster, in.Now)
+	out.Stage, out.Granted, out.InUse = Done, true, inUse(in, cluster)
+	if in.Crowded && requests.Unused(in.Request, cluster) { // other requests wait for its place
+		if out.Ends = in.Request.CreationTimestamp.Add(CredentialLife); !in.Now.Before(out.Ends) {
+			return Outcome{Stage: Abandoned}
+		}
+	}
+	older := superseded(in, cluster)
+	switch {
+	case !usesAnother(in):
+		out.Superseded = older
+	case len(older) > 0 && in.Credential == nil && !out.InUse:
+		return Outcome{Stage: Abandoned} // the answer expired unused, and another agent serves the Cluster
 	}
 	if isFetchable(in) && !out.InUse {
 		out.CredentialAccess = credentialAccess(in, cluster) // even if the right to read it was removed since
 	}
-	if in.Crowded && requests.Unused(in.Request, cluster) {
-		if out.Ends = in.Request.CreationTimestamp.Add(CredentialLife); !in.Now.Before(out.Ends) {
-			return Outcome{Stage: Abandoned} // the answer expired unused, and other requests wait for its place
-		}
+	if out.InUse || reports(in, cluster) {
+		out.RecoveredBy = clonedcluster.Record(in.Request, cluster, in.Now)
 	}
+	out.EndConfirmation, out.Unreadable = isConfirmed(in, cluster), unreadable(in, cluster)
 	out.Join, out.Unpin = joinOf(in, cluster), unpins(in, cluster)
-	if len(out.Superseded) == 0 || !usesAnother(in) {
-		return out
-	}
-	if in.Credential == nil && !out.InUse {
-		return Outcome{Stage: Abandoned} // the answer expired unused, and another agent serves the Cluster
-	}
-	out.Superseded = nil
 	return out
 }
 

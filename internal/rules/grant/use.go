@@ -46,15 +46,19 @@ func isOnlyAgent(in Input) bool {
 }
 
 // useUnknown reports whether a credential may be in use, and only the account of the last heartbeat tells. That matters
-// while the credential may be fetched, or a rival's. Each heartbeat is read once.
+// while the credential may be fetched, or a rival's.
 func useUnknown(in Input, cluster *fleet.Cluster) bool {
-	if !in.Request.Status.Granted || !requests.Used(in.Request, cluster) || inUse(in, cluster) || in.HeartbeatAsked == clusters.Heartbeat(cluster) {
+	switch {
+	case !in.Request.Status.Granted, !requests.Used(in.Request, cluster), inUse(in, cluster):
 		return false
+	case in.HeartbeatAsked == clusters.Heartbeat(cluster): // each is read once
+		return false
+	case isFetchable(in), in.Credential == nil && mayBeFetched(in):
+		return true
 	}
-	return isFetchable(in) || in.Credential == nil && mayBeFetched(in) ||
-		slices.ContainsFunc(in.Others, func(other *fleet.ClusterRegistration) bool {
-			return givesWay(other, in.Request, cluster) && isRival(in, other, cluster)
-		})
+	return slices.ContainsFunc(in.Others, func(other *fleet.ClusterRegistration) bool {
+		return givesWay(other, in.Request, cluster) && isRival(in, other, cluster)
+	})
 }
 
 // reports returns true if the account of a request sent the last heartbeat, even if the status does not show that yet.
