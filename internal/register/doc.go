@@ -18,6 +18,6 @@
 //	request, renew, refresh           request a credential; renew its token; read what the hub gives for a recovery
 //	recover, hubdocument              return after a loss; follow the hub to another address or CA
 //	probe, key, write                 test an identity at its hub; the recovery Secret; the stored identity
-//	pauses                            wait
+//	pauses                            wait, but not beyond the time at which the token is due
 //	agent                             what Run is given, and what it keeps
 package register

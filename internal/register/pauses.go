@@ -3,8 +3,10 @@ package register
 import (
 	"context"
 	"io"
+	"math"
 	"time"
 
+	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/register/pace"
 	"github.com/fleet-hub/fleet/internal/rules/registering"
 )
@@ -23,14 +25,14 @@ const (
 
 // retries are the times at which each operation is tried next.
 type retries struct {
-	looks, probes, moves, proofs, requests, renewals, writes, tokens, recoveries, keeps, refreshes, documents pace.Pace
+	looks, probes, moves, proofs, requests, renewals, writes, deletions, tokens, recoveries, keeps, refreshes, documents pace.Pace
 }
 
 func newRetries(random io.Reader) retries {
 	of := func(first, long time.Duration) pace.Pace { return pace.New(first, long, random) }
 	usual := of(firstPause, longPause)
 	return retries{
-		looks: usual, probes: usual, requests: usual, writes: usual,
+		looks: usual, probes: usual, requests: usual, writes: usual, deletions: usual,
 		moves:      of(firstPause, time.Minute),             // no hub may run yet at the address in the bootstrap secret
 		proofs:     of(100*time.Millisecond, 2*time.Second), // the rights of a new credential are being granted
 		renewals:   of(firstPause, 10*time.Minute),          // requests that are invalid, or whose credentials do not work
@@ -42,49 +44,73 @@ func newRetries(random io.Reader) retries {
 	}
 }
 
-// pause waits for d. It returns early if one of the agent's Secrets or its configuration changes, or if the work
-// ends. It reports whether d has passed.
+// isAttending reports whether an identity is in use that the hub accepts.
+func (a *agent) isAttending() bool {
+	return a.serving != nil && a.answer.Answer == registering.Accepted
+}
+
+// pause waits for d. It returns early if one of the agent's Secrets or its configuration changes, or if the work ends. While the
+// hub accepts the identity in use, also if the hub rejects it or its token is due. It reports whether d has passed.
 func (a *agent) pause(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return ctx.Err() == nil
 	}
-	timer := time.NewTimer(d)
+	wait := min(d, a.tokenDue())
+	timer := time.NewTimer(wait)
 	defer timer.Stop()
-	var ended chan struct{} // a nil channel never fires: nothing is in use
+	var ended, rejected chan struct{} // a nil channel never fires
 	if a.serving != nil {
 		ended = a.serving.done
 	}
-	select {
-	case <-timer.C:
-		return true
-	case <-a.changed:
-	case <-ended:
-	case <-ctx.Done():
+	if a.isAttending() {
+		rejected = a.rejected
 	}
-	return false
-}
-
-// attend waits while the identity is in use. It returns when one of the agent's Secrets or its configuration
-// changes, the hub rejects the identity, or the work ends. It reports whether d has passed.
-func (a *agent) attend(ctx context.Context, d time.Duration) bool {
-	due := time.NewTimer(d)
-	defer due.Stop()
 	for {
 		select {
-		case <-due.C:
-			return true
-		case <-a.rejected:
-			a.answer = registering.LastAnswer{}
+		case <-timer.C:
+			return wait == d
+		case <-rejected:
+			a.answer, a.current = registering.LastAnswer{}, false
 			a.probes.Spare(doubtPause)
 		case <-a.changed:
 			if !a.seen.Differ(&a.found) {
 				continue
 			}
-		case <-a.serving.done:
+			a.current = false
+		case <-ended:
 		case <-ctx.Done():
 		}
 		return false
 	}
+}
+
+// tokenDue returns the time until keepToken has something to do. Only an identity that the hub accepts can renew its token.
+func (a *agent) tokenDue() time.Duration {
+	switch {
+	case !a.isAttending():
+		return math.MaxInt64
+	case a.isUnstored():
+		return min(a.renewalDue(), a.writes.Until(a.now()))
+	}
+	return a.renewalDue()
+}
+
+// renewalDue returns the time to the next renewal. It never comes if the token in use does not expire.
+func (a *agent) renewalDue() time.Duration {
+	token := a.found.Access.Token
+	of, expires := protocol.RenewalOf(token)
+	if !expires {
+		return math.MaxInt64
+	}
+	if a.renewal.token != token {
+		a.renewal = renewal{token: token, due: a.now().Add(registering.RenewIn(of.Lifetime, a.obtained == token, pace.FineChance(a.Random)))}
+	}
+	return max(a.renewal.due.Sub(a.now()), a.tokens.Until(a.now()))
+}
+
+// isUnstored reports whether the token in use is not stored yet. Until then, the stored one is used after a restart.
+func (a *agent) isUnstored() bool {
+	return a.found.Identity != nil && a.found.IdentityKey() == a.outdated
 }
 
 // wake puts a change back into the channel for the next reader.

@@ -28,11 +28,7 @@ func (a *agent) probe(ctx context.Context, step registering.Outcome) {
 		a.probeStored(ctx, here)
 		return
 	}
-	wait := a.pause
-	if step.Stage == registering.Use && !step.ProbeStored {
-		wait = a.attend // the identity works; keep watching the hub's responses to it
-	}
-	if wait(ctx, there) {
+	if a.pause(ctx, there) {
 		a.probeNewAddress(ctx)
 	}
 }

@@ -28,6 +28,7 @@ func Run(ctx context.Context, o Options, use func(context.Context, Session) erro
 		if a.ended() {
 			return a.serving.outcome()
 		}
+		a.keepToken(ctx)
 		if !a.pause(ctx, a.looks.Until(a.now())) {
 			continue
 		}
@@ -91,7 +92,9 @@ func (a *agent) reportStage(step registering.Outcome) {
 // act performs the step, or as much of it as is possible without another look. An error ends Run.
 func (a *agent) act(ctx context.Context, step registering.Outcome) error {
 	if step.Stage != registering.Use {
-		a.stopServing()
+		if a.stopServing(); a.stuck {
+			return errStuck
+		}
 	}
 	switch step.Stage {
 	case registering.Use:

@@ -3,47 +3,23 @@ package register
 import (
 	"context"
 	"fmt"
-	"io"
-	"math"
 	"time"
 
 	"github.com/fleet-hub/fleet/internal/identity"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/register/hubclient"
-	"github.com/fleet-hub/fleet/internal/register/pace"
 )
 
-// A token that expires is renewed at a random point between renewFrom and renewUntil of its lifetime, in percent. The
-// lifetime is known from the token; its age is measured by this process, so that no two clocks are compared. A token from
-// before the start of the process may already have passed renewUntil, so it is renewed within startUntil percent more. The
-// chance is the same at each moment after the start: an agent that is restarted often renews about once in startUntil percent
-// of uptime, in time and at most ten times in a lifetime on average.
-const (
-	renewFrom  = 50
-	renewUntil = 75
-	startUntil = 10
-)
-
-// renewalDue returns the time to the next renewal. It never comes if the token in use does not expire.
-func (a *agent) renewalDue() time.Duration {
-	token := a.found.Access.Token
-	of, expires := protocol.RenewalOf(token)
-	if !expires {
-		return math.MaxInt64
+// keepToken stores a renewed token or renews the token in use, whichever is due. Run calls it before each step, and each wait ends
+// when it is due: whatever the agent waits for, its token must not expire. After a renewal it reads what the hub has for a recovery.
+func (a *agent) keepToken(ctx context.Context) {
+	switch {
+	case a.tokenDue() > 0:
+	case a.isUnstored() && a.writes.Until(a.now()) <= 0:
+		a.storeRenewed(ctx)
+	case a.renew(ctx):
+		a.refresh(ctx)
 	}
-	if a.renewal.token != token {
-		a.renewal = renewal{token: token, due: a.now().Add(renewIn(of.Lifetime, a.obtained == token, a.Random))}
-	}
-	return max(a.renewal.due.Sub(a.now()), a.tokens.Until(a.now()))
-}
-
-// renewIn returns the time from now to the renewal of a token.
-func renewIn(lifetime time.Duration, isNew bool, random io.Reader) time.Duration {
-	from, until := renewFrom, renewUntil
-	if !isNew {
-		from, until = 0, startUntil
-	}
-	return lifetime/100*time.Duration(from) + lifetime/100*time.Duration(until-from)/65536*time.Duration(pace.FineChance(random))
 }
 
 // renew replaces the token in use by a new one of the same account, which the hub has accepted. The work continues with it
@@ -58,7 +34,9 @@ func (a *agent) renew(ctx context.Context) bool {
 		return false
 	}
 	a.log.Info("token renewed")
-	a.storeRenewed(ctx)
+	if a.writes.Until(a.now()) <= 0 {
+		a.storeRenewed(ctx)
+	}
 	return true
 }
 
@@ -85,12 +63,7 @@ func (a *agent) renewToken(ctx context.Context) error {
 	return nil
 }
 
-// isUnstored reports whether the token in use is not stored yet. Until then, the stored one is used after a restart.
-func (a *agent) isUnstored() bool {
-	return a.found.Identity != nil && a.found.IdentityKey() == a.outdated
-}
-
-// storeRenewed stores the token in use. If that fails, attendUntilRenewal tries again.
+// storeRenewed stores the token in use. If that fails, keepToken tries again.
 func (a *agent) storeRenewed(ctx context.Context) {
 	if a.write(ctx, a.found.Access, *a.found.Identity) == nil {
 		a.serving.key = a.found.IdentityKey()

@@ -1,11 +1,11 @@
 package register
 
 import (
-	"bytes"
+	"cmp"
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"math/rand/v2"
+	"math"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
@@ -183,49 +184,112 @@ func TestRenewedTokenThatCannotBeStored_IsUsedAtOnceAndStoredLater(t *testing.T)
 	}
 }
 
-func TestRenewIn_StaysWithinTheShareOfTheLifetime(t *testing.T) {
-	tests := map[string]struct {
-		isNew bool
-		drawn [2]byte
-		want  time.Duration
-	}{
-		"new token, earliest":     {true, [2]byte{0, 128}, 12 * time.Hour},
-		"new token, latest":       {true, [2]byte{255, 127}, 18 * time.Hour},
-		"after a start, earliest": {false, [2]byte{0, 128}, 0},
-		"after a start, latest":   {false, [2]byte{255, 127}, 24 * time.Hour / 10},
+// A bootstrap secret cannot be used up, for one of several reasons. A token lasts for 24 hours, if not said otherwise.
+func TestTokenWhileABootstrapSecretStays_IsRenewedAndStored(t *testing.T) {
+	refused := errors.New("admission webhook \"secrets.example\" denied the request")
+	// silent delivers the address of a hub that does not answer yet.
+	silent := func(w *world, at time.Duration) {
+		w.down = true // what answers is at movedURL here
+		w.later(at, "admin", "upgrades the chart ahead of the move", func() { w.bootstrapSecret("import-1") })
 	}
-	for name, tc := range tests {
+	refuse := func(w *world, verb string, until time.Duration) {
+		w.local.PrependReactor(verb, "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return time.Since(w.start) < until, nil, refused
+		})
+	}
+	const day = 24 * time.Hour
+	for name, test := range map[string]struct {
+		prepare  func(w *world)
+		lifetime time.Duration
+		run      time.Duration
+		renewed  int
+		serves   int
+	}{
+		"new address does not answer": {run: 17 * time.Hour, renewed: 2, serves: 1, prepare: func(w *world) { silent(w, time.Minute) }},
+		"new address asks for five minutes, a token lasts ten": {run: time.Hour, lifetime: 10 * time.Minute, renewed: 10, serves: 1, prepare: func(w *world) {
+			w.outage = apierrors.NewTooManyRequests("too many requests", 300)
+			silent(w, time.Minute)
+		}},
+		"token is not stored when the new address does not answer": {run: 10 * time.Hour, renewed: 1, serves: 1, prepare: func(w *world) {
+			refuse(w, "update", 4*time.Hour)
+			silent(w, 3*time.Hour)
+		}},
+		"deletion is refused": {run: 17 * time.Hour, renewed: 2, serves: 1, prepare: func(w *world) {
+			refuse(w, "delete", 30*day)
+			w.later(time.Minute, "admin", "upgrades the chart", func() { w.bootstrapSecret("import-1", at(movedURL+"/")) })
+		}},
+		"deletion is refused, and the token is not stored at first": {run: 10 * time.Hour, renewed: 1, serves: 1, prepare: func(w *world) {
+			refuse(w, "delete", 30*day)
+			refuse(w, "update", 4*time.Hour)
+			w.later(time.Minute, "admin", "upgrades the chart", func() { w.bootstrapSecret("import-1", at(movedURL+"/")) })
+		}},
+		"new address cannot be stored at first": {run: 17 * time.Hour, renewed: 2, serves: 2, prepare: func(w *world) {
+			refuse(w, "update", 16*time.Hour+30*time.Minute)
+			w.later(time.Minute, "admin", "upgrades the chart with another address", func() { w.bootstrapSecret("import-1") })
+		}},
+	} {
 		t.Run(name, func(t *testing.T) {
-			got := renewIn(24*time.Hour, tc.isNew, bytes.NewReader(tc.drawn[:]))
-			if got > tc.want || got < tc.want-time.Second {
-				t.Errorf("renewIn = %v, want up to a second less than %v", got, tc.want)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				lifetime := cmp.Or(test.lifetime, day)
+				first := tokenFor(0, lifetime)
+				w.accounts[first] = true
+				w.identitySecret(first, func(a *hubclient.Access) { a.Server = movedURL })
+				test.prepare(w)
+				w.run(test.run)
+				if served := w.times("serves fleet-default"); w.renewal.serial != test.renewed || served != test.serves {
+					t.Errorf("renewed %d times, want %d; served %d times, want %d:\n%s", w.renewal.serial, test.renewed, served, test.serves, strings.Join(w.lines, "\n"))
+				}
+				if got, want := w.storedToken(), tokenFor(test.renewed, lifetime); got != want {
+					t.Errorf("stored token %s, want %s", got, want)
+				}
+			})
 		})
 	}
 }
 
-// A process only knows how long it has run itself. Agents that are restarted often renew after about the same uptime in sum as
-// others: before their token expires, and not more often.
-func TestOftenRestartedAgent_RenewsInTime(t *testing.T) {
-	const lifetime, days = 24 * time.Hour, 100
-	for _, uptime := range []time.Duration{10 * time.Second, time.Minute, time.Hour, 6 * time.Hour} {
-		t.Run(uptime.String(), func(t *testing.T) {
-			random := rand.NewChaCha8([32]byte{1})
-			renewals, issued, oldest := 0, time.Duration(0), time.Duration(0)
-			for start := time.Duration(0); start < days*lifetime; start += uptime {
-				for due, isNew := start, false; ; isNew = true {
-					if due += renewIn(lifetime, isNew, random); due >= start+uptime {
-						break
-					}
-					renewals, oldest, issued = renewals+1, max(oldest, due-issued), due
+// While the agent waits to delete a bootstrap secret or to write an address, the hub rejects a request.
+func TestRejectedRequestWhileAWriteIsRefused_TestsTheIdentity(t *testing.T) {
+	for name, test := range map[string]struct{ verb, server string }{
+		"deletion of the bootstrap secret": {"delete", hubURL},
+		"update of the identity":           {"update", movedURL},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.accounts["account-0"] = true
+				w.identitySecret("account-0")
+				w.failFor(math.MaxInt, test.verb)
+				w.later(time.Minute, "admin", "upgrades the chart", func() { w.bootstrapSecret("import-1", at(test.server)) })
+				w.later(time.Hour, "hub", "rejects a request", func() { w.turnAway(http.StatusUnauthorized, nil) })
+				w.run(time.Hour + doubtPause)
+				if tests := w.times("3600.00s  [agent]  LIST"); tests != 1 {
+					t.Errorf("the identity was tested %d times when the hub rejected a request, want once:\n%s", tests, strings.Join(w.lines, "\n"))
 				}
-			}
-			if oldest = max(oldest, days*lifetime-issued); oldest >= lifetime {
-				t.Errorf("a token became %s old", oldest)
-			}
-			if limit := 11 * days; renewals > limit {
-				t.Errorf("%d renewals in %d lifetimes, want at most %d", renewals, days, limit)
-			}
+			})
 		})
 	}
+}
+
+// Writes are refused, a token lasts for ten minutes, and the interval changes while the agent waits to store one.
+func TestChangedInterval_IsTakenWhileATokenIsNotStored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		first := tokenFor(0, 623*time.Second)
+		w.accounts[first] = true
+		w.identitySecret(first)
+		w.failFor(math.MaxInt, "update")
+		const every, run = 13100 * time.Millisecond, 5 * time.Hour
+		changes := 0
+		for at := every; at < run; at += every {
+			w.later(at, "user", "changes the interval", func() {
+				changes++
+				w.configure(config.Agent{GarbageCollectionInterval: metav1.Duration{Duration: time.Duration(changes) * time.Hour}})
+			})
+		}
+		w.run(run)
+		if served := w.times("serves fleet-default"); served != changes+1 {
+			t.Errorf("served %d times, want once for each of %d changes and before", served, changes)
+		}
+	})
 }

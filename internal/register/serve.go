@@ -25,7 +25,7 @@ var (
 )
 
 // serveStep stores a new identity, makes sure that the current identity is in use, deletes the bootstrap secret,
-// and waits for the next event.
+// and waits for the next event. About once a day without renewals, it reads what the hub has for a recovery.
 func (a *agent) serveStep(ctx context.Context, step registering.Outcome) {
 	if step.Store && !a.storeCredential(ctx, a.attemptOf(step)) || step.Rewrite && !a.storeMove(ctx) {
 		return
@@ -40,25 +40,10 @@ func (a *agent) serveStep(ctx context.Context, step registering.Outcome) {
 		a.probe(ctx, step)
 		return
 	}
-	a.attendUntilRenewal(ctx)
-}
-
-// attendUntilRenewal waits while the identity is in use. It renews the token when that is due, and stores it. At each renewal,
-// and about once a day without renewals, it reads what the hub has for a recovery.
-func (a *agent) attendUntilRenewal(ctx context.Context) {
-	wait := min(a.renewalDue(), a.refreshes.Until(a.now()))
-	if a.isUnstored() {
-		wait = min(wait, a.writes.Until(a.now()))
-	}
-	if !a.attend(ctx, wait) {
-		return
-	}
-	if a.isUnstored() && a.writes.Until(a.now()) <= 0 {
-		a.storeRenewed(ctx)
-	} else if a.renewalDue() > 0 || a.renew(ctx) {
+	a.current = a.found.BootstrapSecret == nil // one that was just deleted is gone at the next look
+	if a.pause(ctx, a.refreshes.Until(a.now())) {
 		a.refresh(ctx)
 	}
-	a.current = a.found.BootstrapSecret == nil // one that was just deleted is gone at the next look
 }
 
 // storeCredential stores the proven credential as the identity. A shutdown waits for this write, because the hub

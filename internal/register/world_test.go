@@ -63,7 +63,8 @@ type world struct {
 
 	hubMu     sync.Mutex // The hub:
 	down      bool
-	busy      bool // it answers 429 to everything
+	outage    error // what a hub that is down answers; nil: it refuses the connection
+	busy      bool  // it answers 429 to everything
 	untrusted bool
 	signer    []byte          // the one CA that has signed the hub's certificate, nil: any
 	strangers bool            // at other addresses than hubURL nobody is known
@@ -309,6 +310,8 @@ type visitor struct {
 // answer is what the hub says to anyone: an error, or nil where the question itself decides.
 func (v *visitor) answer(known bool) error {
 	switch {
+	case v.down && v.server == hubURL && v.outage != nil:
+		return v.outage
 	case v.down && v.server == hubURL:
 		return errors.New("connection refused")
 	case v.busy:

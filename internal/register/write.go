@@ -38,6 +38,7 @@ func (a *agent) write(ctx context.Context, access hubclient.Access, identity pro
 
 // storeMove rewrites the stored kubeconfig with the access at which the identity was proven.
 func (a *agent) storeMove(ctx context.Context) bool {
+	a.there.Token = a.found.Access.Token // it may have been renewed since the test
 	if err := a.write(ctx, a.there, *a.found.Identity); err != nil {
 		return false
 	}
@@ -56,11 +57,11 @@ func (a *agent) clearBootstrap(ctx context.Context) bool {
 	if seen == nil {
 		return true
 	}
-	if !a.pause(ctx, max(a.writes.Until(a.now()), a.deleteDelay())) {
+	if !a.pause(ctx, max(a.deletions.Until(a.now()), a.deleteDelay())) {
 		return false
 	}
 	err := a.store.DropBootstrap(ctx, seen)
-	if a.writes.Settle(a.now(), err); err != nil {
+	if a.deletions.Settle(a.now(), err); err != nil {
 		a.log.Warn("deleting the bootstrap secret, which is no longer needed, failed; trying again", "error", err)
 		return false
 	}
@@ -74,7 +75,7 @@ func (a *agent) clearBootstrap(ctx context.Context) bool {
 // no longer require one.
 const bootstrapGrace = 5 * time.Second
 
-// deleteDelay returns how long to keep the bootstrap secret before its deletion. It is zero unless the configuration may be
+// deleteDelay returns how long to keep the bootstrap secret before its deletion. It is not positive unless the configuration may be
 // about to change: the secret has a CA that the identity lacks because the mode needs none, or the configuration is invalid.
 func (a *agent) deleteDelay() time.Duration {
 	f := a.found
@@ -82,5 +83,5 @@ func (a *agent) deleteDelay() time.Duration {
 	if a.used || f.Bootstrap == nil || !needless && f.ConfigErr == nil {
 		return 0
 	}
-	return bootstrapGrace
+	return a.delivered.Add(bootstrapGrace).Sub(a.now())
 }
