@@ -59,15 +59,6 @@ func (a *attempt) free() {
 	}
 }
 
-// unlessLeading returns a function that calls report until the attempt leads or has ended.
-func (a *attempt) unlessLeading(report func(error)) func(error) {
-	return func(err error) {
-		if report != nil && a.state.Load() == waiting {
-			report(err)
-		}
-	}
-}
-
 // ended reports whether the attempt was ended for the next one, and releases its resources.
 func (a *attempt) ended() bool {
 	a.cancel()

@@ -54,9 +54,9 @@ type Options struct {
 	Predecessors string
 	// OnStandby is called from another goroutine whenever another process is seen leading. It may be nil.
 	OnStandby func()
-	// OnBlocked is called at each attempt to acquire the Lease that the API server refuses, unless another process acquired
-	// it. OnStandby follows when another process renews the Lease. It may be nil.
-	OnBlocked func(error)
+	// OnBlocked is called with the name of a Lease at each attempt to acquire it that the API server refuses, unless another
+	// process acquired it. OnStandby follows when another process renews the Lease. It may be nil.
+	OnBlocked func(lease string, err error)
 	// OnStateRestored is called on standby when the API server was restored from an older state, so that caches that are filled
 	// already are invalid. The caller ends the process. It may be nil.
 	OnStateRestored func()
@@ -117,7 +117,7 @@ func lead(ctx context.Context, o Options, run func(context.Context) error) error
 // elector returns an elector for one attempt.
 func (o Options) elector(client coordinationv1.LeasesGetter, attempt *attempt, serve func(lease context.Context)) (*leaderelection.LeaderElector, error) {
 	return leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Lock: &inherited{predecessor: o.predecessor, expiry: o.expiry, first: o.first, renewed: o.sayStandingBy, refused: attempt.unlessLeading(o.OnBlocked), Interface: &resourcelock.LeaseLock{
+		Lock: &inherited{predecessor: o.predecessor, expiry: o.expiry, first: o.first, renewed: o.sayStandingBy, refused: o.sayBlocked, Interface: &resourcelock.LeaseLock{
 			LeaseMeta:  metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name},
 			Client:     client,
 			LockConfig: resourcelock.ResourceLockConfig{Identity: o.Identity},
@@ -174,6 +174,21 @@ func electionConfig(o Options) *rest.Config {
 		cfg = o.Fence.watch(cfg, o.Name, o.LeaseDuration)
 	}
 	return cfg
+}
+
+// Blocked describes a Lease that cannot be acquired, although no other process leads. process names this one, and effect says
+// what it does not do meanwhile.
+func Blocked(namespace, lease, process, effect string, err error) string {
+	return fmt.Sprintf("Lease %[1]s/%[2]s cannot be acquired, so that %[3]s %[4]s: %[5]v. "+
+		"Correct what the error names, such as a full etcd, an admission webhook or a missing right; %[3]s then continues by itself. "+
+		`To test it, run: kubectl annotate --overwrite -n %[1]s leases.coordination.k8s.io %[2]s tested="$(date)"`, namespace, lease, process, effect, err)
+}
+
+// sayBlocked reports that the Lease cannot be acquired.
+func (o Options) sayBlocked(err error) {
+	if o.OnBlocked != nil {
+		o.OnBlocked(o.Name, err)
+	}
 }
 
 // sayLeading logs the start of leadership. It is called before the work, so that this line comes before the

@@ -63,12 +63,13 @@ type inherited struct {
 	expiry      *expiry
 	// first means that this is the lease that must expire.
 	first bool
-	// refused is called when a write of the lease fails.
+	// refused is called when a write that would acquire the lease fails.
 	refused func(error)
 	// renewed is called with the holder when another process has renewed the lease after a write of this one failed.
 	renewed func(holder string)
 
-	failed bool        // the last write
+	held   bool        // a write has succeeded
+	failed bool        // the last write, and none has succeeded
 	seen   metav1.Time // the last renewal
 }
 
@@ -82,9 +83,10 @@ func (l *inherited) Update(ctx context.Context, record resourcelock.LeaderElecti
 	return l.wrote(ctx, l.Interface.Update(ctx, record))
 }
 
-// wrote reports an error of a write, unless another process has written first.
+// wrote reports an error of a write that would acquire the lease, unless another process has written first.
 func (l *inherited) wrote(ctx context.Context, err error) error {
-	if err != nil && ctx.Err() == nil && !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
+	l.held = l.held || err == nil
+	if !l.held && ctx.Err() == nil && !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
 		l.failed = true
 		l.refused(err)
 	}

@@ -137,7 +137,7 @@ func (p *process) lead(ctx context.Context, work func(context.Context) error) er
 	}
 	p.ready.waiting()
 	if err := inherit(ctx, p.own, p.options.Namespace, p.options.Identity); err != nil {
-		p.blocked(err)
+		p.blocked(names.Agent, err)
 	}
 	return leader.Lead(ctx, leader.Options{
 		Config:        p.own,
@@ -156,10 +156,8 @@ func (p *process) lead(ctx context.Context, work func(context.Context) error) er
 }
 
 // blocked reports why this process cannot acquire the Lease, although no other process leads.
-func (p *process) blocked(err error) {
-	reason := fmt.Sprintf("Lease %[1]s/%[2]s cannot be acquired, so that this agent deploys nothing and sends no heartbeat: %[3]v. "+
-		"Correct what the error names, such as a full etcd, an admission webhook or a missing right; the agent then continues by itself. "+
-		`To test it, run: kubectl annotate --overwrite -n %[1]s leases.coordination.k8s.io %[2]s tested="$(date)"`, p.options.Namespace, names.Agent, err)
+func (p *process) blocked(lease string, err error) {
+	reason := leader.Blocked(p.options.Namespace, lease, "this agent", "deploys nothing and sends no heartbeat", err)
 	if p.ready.blocked(reason) {
 		p.log.Error(reason)
 	}

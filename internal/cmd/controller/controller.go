@@ -135,26 +135,39 @@ func lead(ctx context.Context, shared hub.Options, state *health.State) error {
 		state.SetReady(false, "leading, filling the caches")
 		return agentmanagement.Run(ctx, options)
 	}
-	lease, before := leaseOf(shared.Env)
 	s := newStandby(ctx, options)
 	defer s.end(nil)
-	return s.result(leader.Lead(s.election, leader.Options{
-		Config:          shared.Own.Config,
-		Namespace:       shared.Env.Namespace,
-		Name:            lease,
-		Before:          before,
-		Identity:        shared.Env.Identity,
-		LeaseDuration:   shared.Env.Election.LeaseDuration,
-		RenewDeadline:   shared.Env.Election.RenewDeadline,
-		RetryPeriod:     shared.Env.Election.RetryPeriod,
-		Fence:           fence,
-		Log:             shared.Log,
-		OnStandby:       func() { state.SetReady(true, "standing by") },
-		OnStateRestored: func() { s.end(leader.ErrStateRestored) },
-	}, func(ctx context.Context) error {
+	elected := election(shared, state)
+	elected.Fence, elected.OnStateRestored = fence, func() { s.end(leader.ErrStateRestored) }
+	return s.result(leader.Lead(s.election, elected, func(ctx context.Context) error {
 		state.SetReady(false, "leading, filling the caches")
 		return s.work(ctx)
 	}))
+}
+
+// election returns the options of an election that reports in state and log whether another replica leads, or why
+// none does.
+func election(shared hub.Options, state *health.State) leader.Options {
+	lease, before := leaseOf(shared.Env)
+	return leader.Options{
+		Config:        shared.Own.Config,
+		Namespace:     shared.Env.Namespace,
+		Name:          lease,
+		Before:        before,
+		Identity:      shared.Env.Identity,
+		LeaseDuration: shared.Env.Election.LeaseDuration,
+		RenewDeadline: shared.Env.Election.RenewDeadline,
+		RetryPeriod:   shared.Env.Election.RetryPeriod,
+		Log:           shared.Log,
+		OnStandby:     func() { state.SetReady(true, "standing by") },
+		OnBlocked: func(lease string, err error) {
+			reason := leader.Blocked(shared.Env.Namespace, lease, "this controller", "reconciles nothing", err)
+			if _, before := state.Ready(); before != reason {
+				state.SetReady(false, reason)
+				shared.Log.Error(reason)
+			}
+		},
+	}
 }
 
 // unlessEnded returns nil if work stopped because ctx ended.
