@@ -145,10 +145,8 @@ func TestKubeconfig_IsJudgedByTheSettingsOfTheHub(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			controller := &appsv1.Deployment{ObjectMeta: meta(system, names.ControllerConfig)}
 			controller.Spec.Template.Spec.Containers = []corev1.Container{{Env: []corev1.EnvVar{{Name: "FLEET_ALLOW_INSECURE_KUBECONFIGS", Value: test.insecure}}}}
-			server := clitest.Start(t, controller,
-				&corev1.ConfigMap{ObjectMeta: meta(system, names.ControllerConfig), Data: map[string]string{names.ConfigKey: test.settings}},
-				&fleet.Cluster{ObjectMeta: meta(test.workspace, "local"), Spec: fleet.ClusterSpec{KubeConfigSecret: "kubeconfig"}},
-				&corev1.Secret{ObjectMeta: meta(test.workspace, "kubeconfig"), Data: map[string][]byte{"value": test.kubeconfig}})
+			server := hubWithKubeconfig(t, test.settings, test.workspace, test.kubeconfig, "local")
+			server.Put(controller)
 			onHub := rowOf(t, server, "hub-kubeconfigs-valid", "hub", "-n", test.workspace)
 			ofCluster := rowOf(t, server, "cluster-kubeconfig", "cluster", "local", "-n", test.workspace)
 			if test.want == nil {
@@ -163,6 +161,28 @@ func TestKubeconfig_IsJudgedByTheSettingsOfTheHub(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Only the hub's own Cluster may have any address, whichever Cluster of the Secret is read last.
+func TestSharedKubeconfig_IsJudgedForEachCluster(t *testing.T) {
+	server := hubWithKubeconfig(t, `{"bootstrap": {"namespace": "fleet-local"}}`, "fleet-local",
+		kubetest.Kubeconfig("https://10.99.0.3:6443", "https://127.0.0.1:6443"), "before", "local", "other")
+	row := rowOf(t, server, "hub-kubeconfigs-valid", "hub", "-n", "fleet-local")
+	if row.Verdict != check.Failed || row.Count != 2 || row.Object.Name != "before" || row.Examples[0].Name != "other" {
+		t.Errorf("%+v", row)
+	}
+}
+
+// hubWithKubeconfig starts a hub with these settings, whose Clusters in the workspace name one Secret.
+func hubWithKubeconfig(t *testing.T, settings, workspace string, kubeconfig []byte, clusters ...string) *clitest.Server {
+	t.Helper()
+	server := clitest.Start(t,
+		&corev1.ConfigMap{ObjectMeta: meta(system, names.ControllerConfig), Data: map[string]string{names.ConfigKey: settings}},
+		&corev1.Secret{ObjectMeta: meta(workspace, "kubeconfig"), Data: map[string][]byte{"value": kubeconfig}})
+	for _, name := range clusters {
+		server.Put(&fleet.Cluster{ObjectMeta: meta(workspace, name), Spec: fleet.ClusterSpec{KubeConfigSecret: "kubeconfig"}})
+	}
+	return server
 }
 
 // Tenants may not read the hub's settings. What these may permit is not reported.

@@ -9,7 +9,6 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/clitest"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/check"
@@ -58,7 +57,6 @@ const (
 )
 
 func faults() map[string]fault {
-	eastSecret := types.NamespacedName{Namespace: workspace, Name: "east-kubeconfig"}
 	return map[string]fault{
 		"CRD is missing":         {"hub-crds", func(f *Facts) { *clusterCRD(f) = f.CRDs[0] }, "CustomResourceDefinition clusters.fleet.cattle.io", check.Failed, "does not exist", crdsFix},
 		"CRD is not established": {"hub-crds", func(f *Facts) { clusterCRD(f).Status.Conditions = nil }, "CustomResourceDefinition clusters.fleet.cattle.io", check.Failed, "does not serve the CRD yet", "kubectl describe crd clusters.fleet.cattle.io"},
@@ -148,29 +146,29 @@ func faults() map[string]fault {
 			f.Groups[0].Spec.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Near"}}}
 		}, "ClusterGroup fleet-default/all", check.Failed, "the selector is invalid", "kubectl edit clustergroups.fleet.cattle.io -n fleet-default all"},
 
-		"kubeconfig Secret is missing": {"hub-kubeconfigs-exist", func(f *Facts) { delete(f.Kubeconfigs, eastSecret) }, east, check.Failed, `Secret fleet-default/east-kubeconfig, or its key "value", does not exist`, newSecret},
+		"kubeconfig Secret is missing": {"hub-kubeconfigs-exist", func(f *Facts) { delete(f.Kubeconfigs, f.Clusters[1]) }, east, check.Failed, `Secret fleet-default/east-kubeconfig, or its key "value", does not exist`, newSecret},
 		"kubeconfig runs a command": {"hub-kubeconfigs-valid", func(f *Facts) {
-			f.Kubeconfigs[eastSecret] = check.Kubeconfig{Exists: true, Err: foreign.ErrKubeconfigPlain}
+			f.Kubeconfigs[f.Clusters[1]] = check.Kubeconfig{Exists: true, Err: foreign.ErrKubeconfigPlain}
 		}, east, check.Failed, "does not begin with https://", "kubectl config view --raw --flatten --minify --context east > east.kubeconfig && " + write},
 		"kubeconfig has expired": {"hub-kubeconfigs-expiry", func(f *Facts) {
-			f.Kubeconfigs[eastSecret] = check.Kubeconfig{Exists: true, Expires: f.Now.AddDate(0, 0, -1)}
+			f.Kubeconfigs[f.Clusters[1]] = check.Kubeconfig{Exists: true, Expires: f.Now.AddDate(0, 0, -1)}
 		}, east, check.Failed, "expired on 2026-05-03", write},
 		"kubeconfig expires soon, and no provider renews it": {"hub-kubeconfigs-expiry", func(f *Facts) {
 			f.Clusters[1].Annotations = map[string]string{annotation.CAPICluster: "fleet-default/east/1"}
 			f.Clusters[1].Spec.KubeConfigSecret = "mine"
-			f.Kubeconfigs[types.NamespacedName{Namespace: workspace, Name: "mine"}] = check.Kubeconfig{Exists: true, Expires: f.Now.AddDate(0, 0, 5)}
+			f.Kubeconfigs[f.Clusters[1]] = check.Kubeconfig{Exists: true, Expires: f.Now.AddDate(0, 0, 5)}
 		}, east, check.Warning, "expires in 5d", "kubectl create secret generic -n fleet-default mine --from-file=value=east.kubeconfig --dry-run=client -o yaml | kubectl apply -f -"},
 		"kubeconfig expires soon": {"hub-kubeconfigs-expiry", func(f *Facts) {
-			f.Kubeconfigs[eastSecret] = check.Kubeconfig{Exists: true, Expires: f.Now.AddDate(0, 0, 5)}
+			f.Kubeconfigs[f.Clusters[1]] = check.Kubeconfig{Exists: true, Expires: f.Now.AddDate(0, 0, 5)}
 		}, east, check.Warning, "expires in 5d", write},
 		"cluster rejects the kubeconfig":  {"hub-kubeconfigs-accepted", withImported(conditions.Imported, conditions.ReasonDownstreamUnauthorized, "rejected"), east, check.Failed, "DownstreamUnauthorized: rejected", write},
 		"kubeconfig of another workspace": {"hub-kubeconfigs-accepted", withImported(conditions.Imported, conditions.ReasonKubeconfigNamespaceRefused, "refused"), east, check.Failed, "refused", "kubectl annotate secret --overwrite -n fleet-default east-kubeconfig fleet.cattle.io/allowed-workspaces=fleet-default"},
 		"kubeconfig of another workspace, which others may use": {"hub-kubeconfigs-accepted", func(f *Facts) {
 			withImported(conditions.Imported, conditions.ReasonKubeconfigNamespaceRefused, "refused")(f)
-			f.Kubeconfigs[eastSecret] = check.Kubeconfig{Exists: true, Allowed: "a,b"}
+			f.Kubeconfigs[f.Clusters[1]] = check.Kubeconfig{Exists: true, Allowed: "a,b"}
 		}, east, check.Failed, "run the fix only if workspace fleet-default may control the cluster", "kubectl annotate secret --overwrite -n fleet-default east-kubeconfig fleet.cattle.io/allowed-workspaces=a,b,fleet-default"},
 		"kubeconfig has a wrong address": {"hub-kubeconfigs-valid", func(f *Facts) {
-			f.Kubeconfigs[eastSecret] = check.Kubeconfig{Exists: true, Err: foreign.ErrKubeconfigAddress}
+			f.Kubeconfigs[f.Clusters[1]] = check.Kubeconfig{Exists: true, Err: foreign.ErrKubeconfigAddress}
 		}, east, check.Failed, "use an address that other machines reach", address + write},
 		"kubeconfig leads to the hub": {"hub-kubeconfigs-accepted", withImported(conditions.Imported, conditions.ReasonTargetIsHub, "the hub"), east, check.Failed, "TargetIsHub: the hub", write},
 
@@ -322,14 +320,14 @@ func TestNoFaults(t *testing.T) {
 		"silence has a check of its own":   {"hub-clusters-conditions", with(conditions.AgentReporting, conditions.ReasonAgentNotReporting, "silent")},
 		"kubeconfig without a configuration, which may allow it": {"hub-kubeconfigs-valid", func(f *Facts) {
 			f.Config = Configuration{}
-			f.Kubeconfigs[types.NamespacedName{Namespace: workspace, Name: "east-kubeconfig"}] = check.Kubeconfig{Exists: true, Err: foreign.ErrKubeconfigAddress}
+			f.Kubeconfigs[f.Clusters[1]] = check.Kubeconfig{Exists: true, Err: foreign.ErrKubeconfigAddress}
 		}},
 		"kubeconfig that a provider of Cluster API renews": {"hub-kubeconfigs-expiry", func(f *Facts) {
 			f.Clusters[1].Annotations = map[string]string{annotation.CAPICluster: "fleet-default/east/1"}
-			f.Kubeconfigs[types.NamespacedName{Namespace: workspace, Name: "east-kubeconfig"}] = check.Kubeconfig{Exists: true, Expires: f.Now.Add(time.Hour)}
+			f.Kubeconfigs[f.Clusters[1]] = check.Kubeconfig{Exists: true, Expires: f.Now.Add(time.Hour)}
 		}},
 		"kubeconfig never expires": {"hub-kubeconfigs-expiry", func(f *Facts) {
-			f.Kubeconfigs[types.NamespacedName{Namespace: workspace, Name: "east-kubeconfig"}] = check.Kubeconfig{Exists: true}
+			f.Kubeconfigs[f.Clusters[1]] = check.Kubeconfig{Exists: true}
 		}},
 		"token of an import never expires": {"hub-tokens-expiry", func(f *Facts) {
 			f.Tokens[0].Spec.TTL, f.Tokens[0].OwnerReferences = nil, []metav1.OwnerReference{{Kind: "Cluster"}}
@@ -399,6 +397,7 @@ func TestHostileNames_AreNotPartOfFixes(t *testing.T) {
 	for _, name := range []string{"x'; rm -rf ~; '\x1b[2J", "--server=https://example.org"} {
 		f := healthy(t)
 		f.Clusters[1].Spec.KubeConfigSecret = name
+		delete(f.Kubeconfigs, f.Clusters[1])
 		found := checktest.Problems(Checks(), f, "hub-kubeconfigs-exist")
 		if len(found) != 1 || found[0].Fix != "" || strings.ContainsRune(found[0].Cause, '\x1b') {
 			t.Errorf("rows: %+v", found)

@@ -137,7 +137,7 @@ func healthy(t *testing.T) *Facts {
 		Mappings: []*fleet.BundleNamespaceMapping{{
 			ObjectMeta: named(workspace, "shared"), BundleSelector: &metav1.LabelSelector{}, NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"fleet": "shared"}},
 		}},
-		Kubeconfigs: map[types.NamespacedName]check.Kubeconfig{{Namespace: workspace, Name: "east-kubeconfig"}: {Exists: true, Expires: clitest.Noon().AddDate(1, 0, 0)}},
+		Kubeconfigs: map[*fleet.Cluster]check.Kubeconfig{imported: {Exists: true, Expires: clitest.Noon().AddDate(1, 0, 0)}},
 		Values:      []*metav1.PartialObjectMetadata{partial(workspace, "west", nil)},
 	}
 	for _, name := range ownLeases() {

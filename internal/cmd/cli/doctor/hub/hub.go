@@ -12,7 +12,6 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/check"
 	"github.com/fleet-hub/fleet/internal/config"
@@ -53,8 +52,9 @@ type Facts struct {
 	Registrations []*fleet.ClusterRegistration
 	Bundles       []Bundle
 	Mappings      []*fleet.BundleNamespaceMapping
-	// Kubeconfigs are the Secrets that Clusters name.
-	Kubeconfigs map[types.NamespacedName]check.Kubeconfig
+	// Kubeconfigs are those of the Clusters in the list above. Two Clusters may name one Secret, which the hub may refuse for one of
+	// them only.
+	Kubeconfigs map[*fleet.Cluster]check.Kubeconfig
 
 	// These are read without their content.
 	BundleDeployments, Namespaces, Accounts, Services, Credentials, Values, GitRepos, HelmOps []*metav1.PartialObjectMetadata

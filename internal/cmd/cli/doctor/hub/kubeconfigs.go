@@ -38,8 +38,8 @@ func (f *Facts) Imported() []*fleet.Cluster {
 
 func checkKubeconfigsExist(f *Facts) (rows []check.Row) {
 	for _, cluster := range f.Imported() {
-		if secret := clusterrules.KubeconfigSecret(cluster); !f.Kubeconfigs[secret].Exists {
-			rows = check.Group(rows, "", check.Fail(check.OfFleet("Cluster", cluster), fmt.Sprintf("Secret %s, or its key %q, does not exist", secret, protocol.KubeconfigValueKey),
+		if !f.Kubeconfigs[cluster].Exists {
+			rows = check.Group(rows, "", check.Fail(check.OfFleet("Cluster", cluster), fmt.Sprintf("Secret %s, or its key %q, does not exist", clusterrules.KubeconfigSecret(cluster), protocol.KubeconfigValueKey),
 				remedy.OfCluster(cluster, conditions.ReasonKubeconfigMissing)))
 		}
 	}
@@ -53,7 +53,7 @@ func checkKubeconfigsValid(f *Facts) (rows []check.Row) {
 		return nil
 	}
 	for _, cluster := range f.Imported() {
-		if err := f.Kubeconfigs[clusterrules.KubeconfigSecret(cluster)].Err; err != nil {
+		if err := f.Kubeconfigs[cluster].Err; err != nil {
 			rows = check.Group(rows, err.Error(), check.Fail(check.OfFleet("Cluster", cluster), fmt.Sprintf("Secret %s: %v", clusterrules.KubeconfigSecret(cluster), err), check.KubeconfigFix(cluster, err)))
 		}
 	}
@@ -62,7 +62,7 @@ func checkKubeconfigsValid(f *Facts) (rows []check.Row) {
 
 func checkKubeconfigsExpiry(f *Facts) (rows []check.Row) {
 	for _, cluster := range f.Imported() {
-		expires := f.Kubeconfigs[clusterrules.KubeconfigSecret(cluster)].Expires
+		expires := f.Kubeconfigs[cluster].Expires
 		left := expires.Sub(f.Now)
 		fix := remedy.OfCluster(cluster, conditions.ReasonKubeconfigExpired)
 		switch {
@@ -96,7 +96,7 @@ func checkKubeconfigsAccepted(f *Facts) (rows []check.Row) {
 		fix := cmp.Or(remedy.OfCluster(cluster, condition.Reason), remedy.OfCluster(cluster, conditions.ReasonKubeconfigRefused))
 		if condition.Reason == conditions.ReasonKubeconfigNamespaceRefused && fix != "" {
 			cause = fmt.Sprintf("%s: run the fix only if workspace %s may control the cluster of this kubeconfig. %s", condition.Reason, cluster.Namespace, condition.Message)
-			if allowed := f.Kubeconfigs[clusterrules.KubeconfigSecret(cluster)].Allowed; allowed != "" {
+			if allowed := f.Kubeconfigs[cluster].Allowed; allowed != "" {
 				fix = strings.TrimSuffix(fix, remedy.Quote(annotation.AllowedWorkspaces+"="+cluster.Namespace)) +
 					remedy.Quote(annotation.AllowedWorkspaces+"="+allowed+","+cluster.Namespace)
 			}

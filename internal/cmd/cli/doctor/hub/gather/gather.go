@@ -30,7 +30,6 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/cli/hubconfig"
 	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/crds"
-	"github.com/fleet-hub/fleet/internal/kube/foreign"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	clusterrules "github.com/fleet-hub/fleet/internal/rules/clusters"
@@ -54,7 +53,7 @@ func Facts(ctx context.Context, cluster *access.Cluster, scope hub.Scope, clock 
 		return nil, nil, err
 	}
 	g := &gatherer{cluster: cluster, clock: clock, Facts: &hub.Facts{
-		Scope: scope, Now: clock(), Server: cluster.Config.Host, Embedded: embedded, Kubeconfigs: map[types.NamespacedName]check.Kubeconfig{},
+		Scope: scope, Now: clock(), Server: cluster.Config.Host, Embedded: embedded, Kubeconfigs: map[*fleet.Cluster]check.Kubeconfig{},
 	}}
 	if g.Kubernetes, err = cluster.Version(ctx); err != nil {
 		return nil, nil, access.Explain("reading the version of the hub's API server", err)
@@ -207,15 +206,15 @@ func (g *gatherer) probe(ctx context.Context) error {
 
 // readKubeconfigs reads the Secrets that Clusters name. Secrets of other types than those of kubeconfigs are not read.
 func (g *gatherer) readKubeconfigs(ctx context.Context) error {
-	wanted := map[types.NamespacedName]foreign.Options{}
+	wanted, insecure := map[types.NamespacedName][]*fleet.Cluster{}, hubconfig.AllowsInsecure(g.Controllers()...)
 	for _, cluster := range g.Imported() {
-		wanted[clusterrules.KubeconfigSecret(cluster)] = check.KubeconfigRules(g.Config.Config, cluster, hubconfig.AllowsInsecure(g.Controllers()...), g.Now)
+		secret := clusterrules.KubeconfigSecret(cluster)
+		wanted[secret] = append(wanted[secret], cluster)
 	}
 	for _, namespace := range g.namespacesOfKubeconfigs() {
 		_, err := access.Each(ctx, g.cluster.Core.CoreV1().Secrets(namespace), metav1.ListOptions{FieldSelector: otherTypes()}, func(secret *corev1.Secret) error {
-			name := types.NamespacedName{Namespace: secret.Namespace, Name: secret.Name}
-			if rules, found := wanted[name]; found {
-				g.Kubeconfigs[name] = check.ReadKubeconfig(secret, rules)
+			for _, cluster := range wanted[types.NamespacedName{Namespace: secret.Namespace, Name: secret.Name}] {
+				g.Kubeconfigs[cluster] = check.ReadKubeconfig(secret, check.KubeconfigRules(g.Config.Config, cluster, insecure, g.Now))
 			}
 			return nil
 		})
