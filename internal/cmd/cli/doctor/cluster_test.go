@@ -126,6 +126,7 @@ func TestKubeconfig_IsJudgedByTheSettingsOfTheHub(t *testing.T) {
 	const server, ca = "https://10.99.0.3:6443", "certificate-authority-data: Y2E="
 	loopback := kubetest.Kubeconfig(server, "https://127.0.0.1:6443", "SECRET", "CANARY")
 	unverified := kubetest.Kubeconfig(ca, "insecure-skip-tls-verify: true", "SECRET", "CANARY")
+	inCluster := kubetest.Kubeconfig(server, "https://10.43.0.1:443", "SECRET", "CANARY")
 	for name, test := range map[string]struct {
 		kubeconfig []byte
 		settings   string
@@ -138,6 +139,8 @@ func TestKubeconfig_IsJudgedByTheSettingsOfTheHub(t *testing.T) {
 		"loopback address that the operator allows":       {loopback, `{"allowLocalKubeconfigs": true}`, "fleet-default", "false", nil},
 		"loopback address of the hub's own Cluster":       {loopback, `{"bootstrap": {"namespace": "fleet-local"}}`, "fleet-local", "false", nil},
 		"network that the operator refuses":               {kubetest.Kubeconfig(), `{"refusedKubeconfigCIDRs": ["10.99.0.0/16"]}`, "fleet-default", "false", foreign.ErrKubeconfigAddress},
+		"Service of the hub's API server":                 {inCluster, `{}`, "fleet-default", "false", foreign.ErrKubeconfigAddress},
+		"Service that the operator allows":                {inCluster, `{"allowLocalKubeconfigs": true}`, "fleet-default", "false", nil},
 		"server without TLS":                              {kubetest.Kubeconfig(server, "http://10.99.0.3"), `{}`, "fleet-default", "false", foreign.ErrKubeconfigPlain},
 		"server that is not verified":                     {unverified, `{}`, "fleet-default", "false", kubeconfigs.ErrKubeconfigInsecure},
 		"server that is not verified, which is permitted": {unverified, `{}`, "fleet-default", "true", nil},
@@ -163,6 +166,16 @@ func TestKubeconfig_IsJudgedByTheSettingsOfTheHub(t *testing.T) {
 	}
 }
 
+// Users of a workspace have no rights in the namespace default.
+func TestServiceThatCannotBeRead_RefusesNoKubeconfig(t *testing.T) {
+	server := hubWithKubeconfig(t, `{}`, "fleet-default", kubetest.Kubeconfig("https://10.99.0.3:6443", "https://10.43.0.1:443"), "west")
+	server.Refuse("GET /api/v1/namespaces/default/services/kubernetes", 403)
+	onHub, ofCluster := rowOf(t, server, "hub-kubeconfigs-valid", "hub"), rowOf(t, server, "cluster-kubeconfig", "cluster", "west")
+	if onHub.Verdict != check.OK || ofCluster.Verdict != check.OK {
+		t.Errorf("%+v\n%+v", onHub, ofCluster)
+	}
+}
+
 // Only the hub's own Cluster may have any address, whichever Cluster of the Secret is read last.
 func TestSharedKubeconfig_IsJudgedForEachCluster(t *testing.T) {
 	server := hubWithKubeconfig(t, `{"bootstrap": {"namespace": "fleet-local"}}`, "fleet-local",
@@ -177,6 +190,7 @@ func TestSharedKubeconfig_IsJudgedForEachCluster(t *testing.T) {
 func hubWithKubeconfig(t *testing.T, settings, workspace string, kubeconfig []byte, clusters ...string) *clitest.Server {
 	t.Helper()
 	server := clitest.Start(t,
+		&corev1.Service{ObjectMeta: meta(metav1.NamespaceDefault, "kubernetes"), Spec: corev1.ServiceSpec{ClusterIP: "10.43.0.1"}},
 		&corev1.ConfigMap{ObjectMeta: meta(system, names.ControllerConfig), Data: map[string]string{names.ConfigKey: settings}},
 		&corev1.Secret{ObjectMeta: meta(workspace, "kubeconfig"), Data: map[string][]byte{"value": kubeconfig}})
 	for _, name := range clusters {

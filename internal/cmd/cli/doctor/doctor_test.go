@@ -202,7 +202,7 @@ func TestManyClusters_TakeFewRequests(t *testing.T) {
 	if got := doctor("hub", "-A"); !strings.Contains(got, fmt.Sprintf(", %d more", many-4)) {
 		t.Error(got)
 	}
-	const reads = 2 // the configuration and the version are single objects
+	const reads = 3 // the configuration, the version and the Service of the API server are single objects
 	if requests := server.Requests(); len(requests)+reads > 40 {
 		t.Errorf("%d requests:\n%s", len(requests)+reads, strings.Join(requests, "\n"))
 	}

@@ -2,9 +2,12 @@ package check
 
 import (
 	"errors"
+	"net/netip"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/remedy"
 	"github.com/fleet-hub/fleet/internal/config"
@@ -32,12 +35,28 @@ type Kubeconfig struct {
 	CA  []byte
 }
 
-// KubeconfigRules returns a hub's rules for the kubeconfig of a Cluster. insecure permits to skip the verification of certificates.
-func KubeconfigRules(settings config.Config, cluster *fleet.Cluster, insecure bool, now time.Time) foreign.Options {
-	return foreign.Options{
+// ServiceHost returns a reader of the address of the hub's API server within its own cluster. No check needs it: if it cannot
+// be read, target stays empty.
+func ServiceHost(target *string, hub kubernetes.Interface) Reader {
+	read := Read(hub.CoreV1().Services(metav1.NamespaceDefault), "kubernetes", func(service *corev1.Service) {
+		if service != nil {
+			*target = service.Spec.ClusterIP
+		}
+	})
+	return NewReader("hub: Service kubernetes", "get", "", "services", metav1.NamespaceDefault, read)
+}
+
+// KubeconfigRules returns a hub's rules for the kubeconfig of a Cluster. serviceHost is the address of the hub's API server within
+// its own cluster, or empty. insecure permits to skip the verification of certificates.
+func KubeconfigRules(settings config.Config, serviceHost string, cluster *fleet.Cluster, insecure bool, now time.Time) foreign.Options {
+	rules := foreign.Options{
 		AnyAddress: settings.AllowLocalKubeconfigs || clusterrules.IsLocal(cluster, settings.Bootstrap), Insecure: insecure,
 		Refused: settings.RefusedNetworks(), Now: now,
 	}
+	if own, err := netip.ParseAddr(serviceHost); err == nil {
+		rules.Refused = append(rules.Refused, netip.PrefixFrom(own, own.BitLen()))
+	}
+	return rules
 }
 
 // ReadKubeconfig returns what the checks need of a Secret, which may be nil. The hub's rules decide what is refused.

@@ -43,6 +43,8 @@ type gatherer struct {
 	// secret contains the kubeconfig, and controller is the Deployment of the hub's controllers. They may be nil.
 	secret     *corev1.Secret
 	controller *appsv1.Deployment
+	// serviceHost is the address of the hub's API server within its own cluster, or empty.
+	serviceHost string
 	// configured means that Config is the hub's.
 	configured bool
 }
@@ -66,7 +68,8 @@ func (g *gatherer) readers() []check.Reader {
 	if secret := clusterrules.KubeconfigSecret(g.Cluster); g.Imported() {
 		readers = append(readers,
 			in(SourceKubeconfig, "get", "", "secrets", secret.Namespace, check.Get(&g.secret, g.hub.Core.CoreV1().Secrets(secret.Namespace), secret.Name)),
-			in(sourceController, "get", appsv1.GroupName, "deployments", g.System, check.Get(&g.controller, g.hub.Core.AppsV1().Deployments(g.System), names.ControllerConfig)))
+			in(sourceController, "get", appsv1.GroupName, "deployments", g.System, check.Get(&g.controller, g.hub.Core.AppsV1().Deployments(g.System), names.ControllerConfig)),
+			check.ServiceHost(&g.serviceHost, g.hub.Core))
 	}
 	return readers
 }
@@ -107,7 +110,7 @@ func (g *gatherer) readConfig(ctx context.Context) error {
 
 // rules returns the hub's rules for the kubeconfig. What settings may permit that could not be read is not refused.
 func (g *gatherer) rules() foreign.Options {
-	rules := check.KubeconfigRules(g.Config, g.Cluster, g.controller == nil || hubconfig.AllowsInsecure(g.controller), g.Now)
+	rules := check.KubeconfigRules(g.Config, g.serviceHost, g.Cluster, g.controller == nil || hubconfig.AllowsInsecure(g.controller), g.Now)
 	rules.AnyAddress = rules.AnyAddress || !g.configured
 	return rules
 }

@@ -67,6 +67,8 @@ type gatherer struct {
 	*hub.Facts
 	cluster *access.Cluster
 	clock   func() time.Time
+	// serviceHost is the address of the hub's API server within its own cluster, or empty.
+	serviceHost string
 }
 
 func (g *gatherer) readers() []check.Reader {
@@ -101,6 +103,7 @@ func (g *gatherer) readers() []check.Reader {
 		in(hub.SourceConfig, "get", "", "configmaps", g.System, check.Read(core.CoreV1().ConfigMaps(g.System), names.ControllerConfig, g.parseConfig)),
 		in(hub.SourceLeases, "list", coordinationv1.GroupName, "leases", g.System, check.List(&g.Leases, core.CoordinationV1().Leases(g.System), all, nil)),
 		in(hub.SourceDeployments, "list", appsv1.GroupName, "deployments", g.System, check.List(&g.Deployments, core.AppsV1().Deployments(g.System), all, nil)),
+		check.ServiceHost(&g.serviceHost, core),
 		{Source: hub.SourceAddress, Right: check.Right{Verb: "connect to", Resource: "apiServerURL"}, After: []check.Source{hub.SourceConfig}, Read: g.probe},
 		{
 			Source: hub.SourceKubeconfigs, Right: check.Right{Verb: "list", Resource: "secrets", Namespace: g.Workspace},
@@ -214,7 +217,7 @@ func (g *gatherer) readKubeconfigs(ctx context.Context) error {
 	for _, namespace := range g.namespacesOfKubeconfigs() {
 		_, err := access.Each(ctx, g.cluster.Core.CoreV1().Secrets(namespace), metav1.ListOptions{FieldSelector: otherTypes()}, func(secret *corev1.Secret) error {
 			for _, cluster := range wanted[types.NamespacedName{Namespace: secret.Namespace, Name: secret.Name}] {
-				g.Kubeconfigs[cluster] = check.ReadKubeconfig(secret, check.KubeconfigRules(g.Config.Config, cluster, insecure, g.Now))
+				g.Kubeconfigs[cluster] = check.ReadKubeconfig(secret, check.KubeconfigRules(g.Config.Config, g.serviceHost, cluster, insecure, g.Now))
 			}
 			return nil
 		})
