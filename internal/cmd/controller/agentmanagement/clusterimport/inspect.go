@@ -63,29 +63,16 @@ func (h *handler) supervise(in gathered) {
 	if !begun {
 		return // the end of the job enqueues the Cluster
 	}
-	h.app.Remote.Submit(remote.Job{
-		Workspace:  key.Namespace,
-		Kubeconfig: in.kubeconfig, Local: h.isLocal(key.String()), Retry: retry, CanWait: true,
-		Do: func(ctx context.Context, kubeconfig []byte, err error) {
-			defer reconcile.Enqueue(h.app.Clusters)(key)
-			kubeconfig, err = h.kubeconfigNow(ctx, cluster, kubeconfig, err)
-			var out supervisionrule.Outcome
-			switch {
-			case err != nil: // the cluster does not answer
-			case kubeconfig == nil:
-				err = missingKubeconfig(cluster)
-			default:
-				out, err = h.inspect(ctx, cluster, kubeconfig)
-			}
-			if h.endedEarly(ctx, key.String(), err) {
-				return
-			}
-			written, reportErr := h.reportInspection(cluster, out, err)
-			if failed := errors.Join(err, reportErr); failed != nil {
-				h.app.Log.Warn("inspecting the agent failed", "cluster", key.String(), "error", failed)
-			}
-			h.records.inspected(key.String(), written.ResourceVersion, !supervisionrule.NeverReported(cluster), out, err)
-		},
+	var out supervisionrule.Outcome
+	h.submit(cluster, remote.Job{Kubeconfig: in.kubeconfig, Retry: retry, CanWait: true}, func(ctx context.Context, kubeconfig []byte) (err error) {
+		out, err = h.inspect(ctx, cluster, kubeconfig)
+		return err
+	}, func(err error) {
+		written, reportErr := h.reportInspection(cluster, out, err)
+		if failed := errors.Join(err, reportErr); failed != nil {
+			h.app.Log.Warn("inspecting the agent failed", "cluster", key.String(), "error", failed)
+		}
+		h.records.inspected(key.String(), written.ResourceVersion, !supervisionrule.NeverReported(cluster), out, err)
 	})
 }
 
@@ -125,6 +112,9 @@ func (h *handler) reportInspection(cluster *fleet.Cluster, out supervisionrule.O
 
 // inspect inspects an agent downstream. It deletes the agent's import token if the agent needs another one.
 func (h *handler) inspect(ctx context.Context, cluster *fleet.Cluster, kubeconfig []byte) (supervisionrule.Outcome, error) {
+	if kubeconfig == nil {
+		return supervisionrule.Outcome{}, missingKubeconfig(cluster)
+	}
 	key := reconcile.KeyOf(cluster)
 	ctx, cancel := context.WithTimeout(ctx, inspectionTimeout)
 	defer cancel()

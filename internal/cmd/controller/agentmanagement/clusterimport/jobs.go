@@ -49,10 +49,33 @@ func (h *handler) checkGoneNow(cluster *fleet.Cluster) error {
 	return nil
 }
 
+// submit does work on a cluster in the background. Without a kubeconfig, work gets nil. end records the result, except if the
+// process is stopping, or if the Cluster was deleted, which the cache will know after a pause.
+func (h *handler) submit(cluster *fleet.Cluster, job remote.Job, work func(ctx context.Context, kubeconfig []byte) error, end func(error)) {
+	key := reconcile.KeyOf(cluster)
+	job.Workspace, job.Local = key.Namespace, h.isLocal(key.String())
+	job.Do = func(ctx context.Context, kubeconfig []byte, err error) {
+		// Changes during the job were not handled, and their events are past.
+		defer reconcile.Enqueue(h.app.Clusters)(key)
+		if kubeconfig, err = h.kubeconfigNow(ctx, cluster, kubeconfig, err); err == nil {
+			err = work(ctx, kubeconfig)
+		}
+		switch {
+		case ctx.Err() != nil:
+			h.records.stopped(key.String())
+		case errors.Is(err, errClusterGone):
+			h.records.failed(key.String(), err)
+		default:
+			end(err)
+		}
+	}
+	h.app.Remote.Submit(job)
+}
+
 // dispatch carries out the outcome in the background, unless the same is already running or failed a moment ago. If a
 // token has to be created, it only probes the cluster.
 func (h *handler) dispatch(in gathered, out importing.Outcome) {
-	cluster, key := in.Cluster, reconcile.KeyOf(in.Cluster)
+	cluster, key, probeOnly := in.Cluster, reconcile.KeyOf(in.Cluster), out.CreateToken != nil
 	begun, retry, wait := h.records.begin(key.String(), h.attempt(cluster, out))
 	if !begun {
 		if wait > 0 {
@@ -60,47 +83,22 @@ func (h *handler) dispatch(in gathered, out importing.Outcome) {
 		}
 		return
 	}
-	h.app.Remote.Submit(remote.Job{
-		Workspace:  key.Namespace,
-		Kubeconfig: kubeconfigFor(in, out), Local: h.isLocal(key.String()), Retry: retry, ProbeOnly: out.CreateToken != nil,
-		Do: func(ctx context.Context, kubeconfig []byte, err error) {
-			// Changes during the job were not handled, and their events are past.
-			defer reconcile.Enqueue(h.app.Clusters)(key)
-			kubeconfig, err = h.kubeconfigNow(ctx, cluster, kubeconfig, err)
-			written := cluster
-			switch {
-			case err != nil: // the cluster does not answer
-			case kubeconfig == nil && out.Remove == nil:
-				err = missingKubeconfig(cluster)
-			case out.CreateToken == nil:
-				written, err = h.run(ctx, cluster, out, kubeconfig)
-			}
-			switch {
-			case h.endedEarly(ctx, key.String(), err):
-			case err == nil && out.CreateToken != nil:
-				h.records.reached(key.String())
-			default:
-				if err == nil && out.Deploy != nil {
-					h.records.usedKubeconfig(key.String(), kubeconfig)
-				}
-				h.finish(written, out, in.Now, err)
-			}
-		},
+	written := cluster
+	h.submit(cluster, remote.Job{Kubeconfig: kubeconfigFor(in, out), Retry: retry, ProbeOnly: probeOnly}, func(ctx context.Context, kubeconfig []byte) (err error) {
+		if kubeconfig == nil && out.Remove == nil {
+			return missingKubeconfig(cluster)
+		}
+		if !probeOnly {
+			written, err = h.run(ctx, cluster, out, kubeconfig)
+		}
+		return err
+	}, func(err error) {
+		if probeOnly && err == nil {
+			h.records.reached(key.String())
+			return
+		}
+		h.finish(written, out, in.Now, err)
 	})
-}
-
-// endedEarly records the end of a job that has nothing to report, and reports whether it is one: the process is stopping, or the
-// Cluster was deleted, which the cache will know after a pause.
-func (h *handler) endedEarly(ctx context.Context, key string, err error) bool {
-	switch {
-	case ctx.Err() != nil:
-		h.records.stopped(key)
-	case errors.Is(err, errClusterGone):
-		h.records.failed(key, err)
-	default:
-		return false
-	}
-	return true
 }
 
 // finish reports and records the end of an attempt.
@@ -196,10 +194,14 @@ func (h *handler) deploy(ctx context.Context, cluster *fleet.Cluster, out import
 			return err
 		},
 	}
-	if err = agent.Install(ctx); err == nil && !out.Deploy.InspectOnly {
+	if err = agent.Install(ctx); err != nil {
+		return cluster, err
+	}
+	h.records.usedKubeconfig(reconcile.KeyOf(cluster).String(), kubeconfig)
+	if !out.Deploy.InspectOnly {
 		h.app.Log.Info("agent deployed", "cluster", reconcile.KeyOf(cluster).String(), "newRegistration", out.Deploy.NewRegistration)
 	}
-	return cluster, err
+	return cluster, nil
 }
 
 // trust returns the function that finds the CA for the hub's address, under the rules for the Cluster's kubeconfig.
