@@ -37,15 +37,11 @@ func (h *handler) gather(ctx context.Context, clusters store, key types.Namespac
 	} else {
 		in.Last = h.lastOf(key)
 	}
-	if in.Fleet, err = reconcile.Optional(h.app.Clusters.Cache().Get(key.Namespace, key.Name)); err != nil {
-		return in, err
-	}
-	secret := types.NamespacedName{Namespace: key.Namespace, Name: capirule.SecretName(key.Name)}
-	if in.SameSecret, err = h.app.Clusters.Cache().GetByIndex(hub.ClustersByKubeconfig, secret.String()); err != nil {
-		return in, err
-	}
-	if in.Cluster == nil {
-		return in, nil
+	secret, r := types.NamespacedName{Namespace: key.Namespace, Name: capirule.SecretName(key.Name)}, &reconcile.Reads{}
+	in.Fleet = reconcile.Get(r, h.app.Clusters.Cache(), key.Namespace, key.Name)
+	in.SameSecret = reconcile.ByIndex(r, h.app.Clusters.Cache(), hub.ClustersByKubeconfig, secret.String())
+	if r.Err != nil || in.Cluster == nil {
+		return in, r.Err
 	}
 	if in.Selected, err = h.selects(h.app.Config.Get().CAPI, in.Cluster); err != nil {
 		return in, err

@@ -34,30 +34,20 @@ func (h *handler) gather(ctx context.Context, cluster *fleet.Cluster, known clus
 		Now: h.app.Clock(), Cluster: cluster, Config: h.app.Config.Get(), Defaults: h.app.AgentDefaults(), Namespaces: h.app.Namespaces,
 		PullSecrets: h.pullSecretVersions(cluster),
 	}}
-	var err error
-	if in.Namesakes, err = h.app.Clusters.Cache().GetByIndex(hub.ClustersByClientID, cluster.Namespace+"/"+cluster.Spec.ClientID); err != nil {
-		return in, err
-	}
-	if in.Bundle, err = reconcile.Optional(h.app.Bundles.Cache().Get(cluster.Namespace, names.AgentBundle(cluster.Name))); err != nil {
-		return in, err
-	}
-	requests, err := h.registrations(cluster)
-	if err != nil {
-		return in, err
+	r, workspace, token := &reconcile.Reads{}, cluster.Namespace, names.ImportToken(cluster.Name)
+	in.Namesakes = reconcile.ByIndex(r, h.app.Clusters.Cache(), hub.ClustersByClientID, workspace+"/"+cluster.Spec.ClientID)
+	in.Bundle = reconcile.Get(r, h.app.Bundles.Cache(), workspace, names.AgentBundle(cluster.Name))
+	in.Token = reconcile.Get(r, h.app.ClusterRegistrationTokens.Cache(), workspace, token)
+	in.Values = reconcile.Get(r, h.app.ValuesSecrets.Cache(), workspace, token)
+	requests := reconcile.ByIndex(r, h.app.ClusterRegistrations.Cache(), hub.RequestsByCluster, workspace+"/"+cluster.Name)
+	if r.Err != nil {
+		return in, r.Err
 	}
 	in.Inherited = importing.Inherited(cluster, in.Bundle, requests)
-	in.Token, err = reconcile.Optional(h.app.ClusterRegistrationTokens.Cache().Get(cluster.Namespace, names.ImportToken(cluster.Name)))
-	if err != nil {
-		return in, err
-	}
-	in.Values, err = reconcile.Optional(h.app.ValuesSecrets.Cache().Get(cluster.Namespace, names.ImportToken(cluster.Name)))
-	if err != nil {
-		return in, err
-	}
 	if err := h.gatherSilence(&in.Input); err != nil {
 		return in, err
 	}
-	if in.TokenUsed, err = h.isTokenUsed(in.Input); err != nil {
+	if err := h.gatherTokenUsed(&in.Input, requests); err != nil {
 		return in, err
 	}
 	return in, h.gatherKubeconfig(ctx, &in, known)
@@ -147,27 +137,24 @@ func (h *handler) gatherSilence(in *importing.Input) error {
 	return err
 }
 
-// isTokenUsed reports whether the agent's last heartbeat came from the account that it got with its import token. It
+// gatherTokenUsed adds whether the agent's last heartbeat came from the account that it got with its import token. It
 // sends a request only for a token that is about to be deleted.
-func (h *handler) isTokenUsed(in importing.Input) (bool, error) {
-	granted, err := h.registrations(in.Cluster)
-	if err != nil {
-		return false, err
-	}
-	request := importing.MayHaveUsedToken(in, granted)
+func (h *handler) gatherTokenUsed(in *importing.Input, granted []*fleet.ClusterRegistration) error {
+	request := importing.MayHaveUsedToken(*in, granted)
 	if request == nil {
-		return false, nil
+		return nil
 	}
 	name := grant.RequestAccount(request, in.Cluster)
 	account, err := reconcile.Optional(h.app.ServiceAccounts.Cache().Get(name.Namespace, name.Name))
 	if err != nil || account == nil {
-		return false, err
+		return err
 	}
 	live, err := reconcile.Optional(h.app.Clusters.Get(in.Cluster.Namespace, in.Cluster.Name, metav1.GetOptions{})) // caches drop who wrote
 	if err != nil || live == nil {
-		return false, err
+		return err
 	}
-	return protocol.HeartbeatAccount(live) == string(account.UID), nil
+	in.TokenUsed = protocol.HeartbeatAccount(live) == string(account.UID)
+	return nil
 }
 
 // isLost reports whether the hub looks for an agent that has reported before: the agent is late, or every account
