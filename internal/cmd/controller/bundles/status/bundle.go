@@ -118,30 +118,7 @@ func setBundleStatus(status *fleet.BundleStatus, in bundleInput, found figures) 
 	status.Display = fleet.BundleDisplay{ReadyClusters: state.ReadyText(summary), State: state.WorstState(summary)}
 	status.ObservedGeneration = in.outcome.Generation
 	status.ResourcesSHA256Sum = in.outcome.ManifestHash
-	ready := state.ReadyCondition(summary, state.KindCluster)
-	if ready.Status == "False" && found.failed {
-		ready.Reason = conditions.ReasonError // a cluster cannot deploy it; the message says why
-	}
-	if why := heldBack(in.spec, found); why != "" {
-		ready.Message = why + "; " + ready.Message
-	}
-	if in.outcome.Circle != "" && ready.Status == "False" {
-		ready.Reason, ready.Message = conditions.ReasonDependsOnCircle, in.outcome.Circle+"; "+ready.Message
-	}
-	if in.outcome.Blocked != "" {
-		ready.Status, ready.Reason = "False", conditions.ReasonSelectorInvalid
-		ready.Message = strings.TrimSuffix(in.outcome.Blocked+"; "+ready.Message, "; ")
-	}
-	ready.Message = cmp.Or(ready.Message, untargeted(in.outcome))
-	if in.spec.Paused {
-		ready.Message = cmp.Or(ready.Message, "spec.paused is true: this is the state before the pause, and changes on the clusters are not seen")
-	}
-	if in.outcome.Failure != "" {
-		ready = genericcondition.GenericCondition{
-			Type: conditions.Ready, Status: "False", Reason: in.outcome.FailureReason, Message: in.outcome.Failure,
-		}
-	}
-	conditions.Set(&status.Conditions, in.now, ready)
+	conditions.Set(&status.Conditions, in.now, readyOf(in, found))
 	if in.outcome.Failure == "" {
 		setProblem(status, in.now, conditions.Partitioned, conditions.ReasonPartitionsIncomplete, in.outcome.Rollout.Problem)
 		reason := conditions.ReasonClusterGroupUnknown
@@ -151,6 +128,31 @@ func setBundleStatus(status *fleet.BundleStatus, in bundleInput, found figures) 
 		setProblem(status, in.now, conditions.TargetsKnown, reason, cmp.Or(in.outcome.Unknown, in.outcome.Absent))
 	}
 	setProblem(status, in.now, conditions.TargetsAccepted, conditions.ReasonMappingRefused, in.outcome.Refused)
+}
+
+// readyOf returns the condition Ready of a Bundle. Its message lists everything that keeps the Bundle from being ready.
+func readyOf(in bundleInput, found figures) genericcondition.GenericCondition {
+	outcome, circle := in.outcome, ""
+	if outcome.Failure != "" {
+		return genericcondition.GenericCondition{Type: conditions.Ready, Status: "False", Reason: outcome.FailureReason, Message: outcome.Failure}
+	}
+	ready := state.ReadyCondition(found.summary, state.KindCluster)
+	if ready.Status == "False" && found.failed {
+		ready.Reason = conditions.ReasonError // a cluster cannot deploy it; the message says why
+	}
+	if ready.Status == "False" && outcome.Circle != "" {
+		ready.Reason, circle = conditions.ReasonDependsOnCircle, outcome.Circle
+	}
+	if outcome.Blocked != "" {
+		ready.Status, ready.Reason = "False", conditions.ReasonSelectorInvalid
+	}
+	reasons := []string{outcome.Blocked, circle, heldBack(in.spec, found), ready.Message}
+	reasons = slices.DeleteFunc(reasons, func(reason string) bool { return reason == "" })
+	ready.Message = cmp.Or(strings.Join(reasons, "; "), untargeted(outcome))
+	if in.spec.Paused {
+		ready.Message = cmp.Or(ready.Message, "spec.paused is true: this is the state before the pause, and changes on the clusters are not seen")
+	}
+	return ready
 }
 
 // untargeted returns why a Bundle is deployed nowhere, or an empty string. Such a Bundle is ready, as in Rancher Fleet, which has no
