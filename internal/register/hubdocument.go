@@ -150,7 +150,7 @@ func (a *agent) moveTo(ctx context.Context, from hubclient.Access, document iden
 	err = a.prove(ctx, there, from.Namespace)
 	switch answer := hubclient.AnswerOf(err); {
 	case answer == registering.Accepted && a.found.Identity != nil:
-		if err := a.write(ctx, there, *a.found.Identity); err != nil {
+		if err := a.write(ctx, a.found.IdentitySecret, there, *a.found.Identity); err != nil {
 			return from, err
 		}
 		a.log.Info("using the address and CA of the hub document from now on; the identity stays the same", "hub", there.Server)

@@ -65,7 +65,7 @@ func (a *agent) renewToken(ctx context.Context) error {
 
 // storeRenewed stores the token in use. If that fails, keepToken tries again.
 func (a *agent) storeRenewed(ctx context.Context) {
-	if a.write(ctx, a.found.Access, *a.found.Identity) == nil {
+	if a.write(ctx, a.found.IdentitySecret, a.found.Access, *a.found.Identity) == nil {
 		a.serving.key = a.found.IdentityKey()
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -266,6 +267,63 @@ func TestRejectedRequestWhileAWriteIsRefused_TestsTheIdentity(t *testing.T) {
 				if tests := w.times("3600.00s  [agent]  LIST"); tests != 1 {
 					t.Errorf("the identity was tested %d times when the hub rejected a request, want once:\n%s", tests, strings.Join(w.lines, "\n"))
 				}
+			})
+		})
+	}
+}
+
+// The agent's own cluster refuses to store a renewed token or a new address. When it no longer does, the Secret is no longer the
+// one that was read, and the watch has not reported that yet.
+func TestStoredIdentity_IsNotOverwrittenAfterAnotherChange(t *testing.T) {
+	replaced := apierrors.NewConflict(corev1.Resource("secrets"), names.Agent, errors.New("changed"))
+	replace := func(w *world) { w.accounts["account-9"] = true; w.identitySecret("account-9") }
+	expectNewer := func(w *world) {
+		if got := w.storedToken(); got != "account-9" {
+			w.t.Errorf("stored token %s, want the one of the newer Secret", got)
+		}
+	}
+	for name, test := range map[string]struct {
+		prepare func(w *world)
+		err     error
+		change  func(w *world)
+		check   func(w *world)
+	}{
+		"renewed token, Secret was replaced": {err: replaced, change: replace, check: expectNewer},
+		"renewed token, Secret was deleted": {
+			err:    apierrors.NewNotFound(corev1.Resource("secrets"), names.Agent),
+			change: func(w *world) { w.remove(names.Agent) },
+			check:  func(w *world) { w.expectMissing(names.Agent) },
+		},
+		"new address, Secret was replaced": {
+			prepare: func(w *world) { w.bootstrapSecret("import-1", at(movedURL)) },
+			err:     replaced, change: replace, check: expectNewer,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				first := tokenFor(0, 24*time.Hour)
+				w.accounts[first] = true
+				w.identitySecret(first)
+				if test.prepare != nil {
+					test.prepare(w)
+				}
+				updates := 0
+				w.local.PrependReactor("update", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
+					switch updates++; {
+					case updates < 5:
+						return true, nil, errors.New("admission webhook \"secrets.example\" denied the request")
+					case updates == 5:
+						test.change(w)
+						return true, nil, test.err
+					}
+					return false, nil, nil
+				})
+				w.run(3 * time.Hour)
+				if updates < 5 {
+					t.Fatalf("%d updates", updates)
+				}
+				test.check(w)
 			})
 		})
 	}

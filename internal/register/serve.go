@@ -46,11 +46,11 @@ func (a *agent) serveStep(ctx context.Context, step registering.Outcome) {
 	}
 }
 
-// storeCredential stores the proven credential as the identity. A shutdown waits for this write, because the hub
-// hands out a credential only once.
+// storeCredential stores the proven credential as the identity, in place of any other. A shutdown waits for this write, because the
+// hub hands out a credential only once.
 func (a *agent) storeCredential(ctx context.Context, at *attempt) bool {
 	granted := *at.Credential
-	if a.write(ctx, at.grantedAccess(), protocol.Identity{
+	if a.write(ctx, nil, at.grantedAccess(), protocol.Identity{
 		DeploymentNamespace: granted.DeploymentNamespace,
 		ClusterNamespace:    granted.ClusterNamespace,
 		ClusterName:         granted.ClusterName,

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/protocol"
@@ -16,17 +17,18 @@ import (
 // errInterrupted means that nothing was written, because a change must be read first. The write is still due.
 var errInterrupted = errors.New("something has changed, looking again before the identity is stored")
 
-// write stores the identity with this access.
-func (a *agent) write(ctx context.Context, access hubclient.Access, identity protocol.Identity) error {
+// write stores the identity with this access. It replaces only the version seen of the Secret, or any version if seen is nil.
+func (a *agent) write(ctx context.Context, seen *corev1.Secret, access hubclient.Access, identity protocol.Identity) error {
 	if !a.pause(ctx, a.writes.Until(a.now())) {
 		return errInterrupted
 	}
 	var err error
 	var written *corev1.Secret
 	if identity.Kubeconfig, err = access.Kubeconfig(); err == nil {
-		written, err = a.store.Write(context.WithoutCancel(ctx), a.found.IdentitySecret, identity)
+		written, err = a.store.Write(context.WithoutCancel(ctx), seen, identity)
 	}
 	if a.writes.Settle(a.now(), err); err != nil {
+		a.current = a.current && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err)
 		a.log.Error("storing the agent's identity failed, trying again", "error", err)
 		return err
 	}
@@ -39,7 +41,7 @@ func (a *agent) write(ctx context.Context, access hubclient.Access, identity pro
 // storeMove rewrites the stored kubeconfig with the access at which the identity was proven.
 func (a *agent) storeMove(ctx context.Context) bool {
 	a.there.Token = a.found.Access.Token // it may have been renewed since the test
-	if err := a.write(ctx, a.there, *a.found.Identity); err != nil {
+	if err := a.write(ctx, a.found.IdentitySecret, a.there, *a.found.Identity); err != nil {
 		return false
 	}
 	a.log.Info("using the hub address and CA of the bootstrap secret from now on; the identity stays the same", "hub", a.there.Server)

@@ -166,7 +166,7 @@ func (p *process) blocked(lease string, err error) {
 // work obtains an identity and serves with it. When the identity is lost, it continues with the next one.
 func (p *process) work(ctx context.Context) error {
 	p.ready.leading()
-	local, err := clientset.New(kube.RelistAfterOutage(kube.Watching(p.own)))
+	local, err := clientset.New(p.fence.Guard(kube.RelistAfterOutage(kube.Watching(p.own))))
 	if err != nil {
 		return fmt.Errorf("building a client of this cluster: %w", err)
 	}

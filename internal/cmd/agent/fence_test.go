@@ -3,6 +3,7 @@ package agent
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"net/http"
@@ -20,6 +21,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/metrics"
 	"github.com/fleet-hub/fleet/internal/register"
 	"github.com/fleet-hub/fleet/internal/register/facts"
+	"github.com/fleet-hub/fleet/internal/rules/registering"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -94,6 +96,47 @@ func TestFrozenLeader_SendsNoHeartbeat(t *testing.T) {
 			cancel()
 			if err := <-done; err != nil {
 				t.Error(err)
+			}
+		})
+	}
+}
+
+// The first thing that the registration writes is the Secret with the agent's recovery key.
+func TestFrozenLeader_WritesNoSecret(t *testing.T) {
+	for name, elect := range map[string]bool{"lease expired while frozen: refuses": true, "no election: writes": false} {
+		t.Run(name, func(t *testing.T) {
+			var passed, secrets, leases atomic.Int64
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				body, _ := io.ReadAll(r.Body)
+				w.Header().Set("Content-Type", "application/json")
+				switch {
+				case r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/secrets"):
+					secrets.Add(1)
+				case r.Method != http.MethodPost || leases.Add(1) > 1: // the lease can be taken, but not renewed
+					w.WriteHeader(http.StatusNotFound)
+					body = []byte(`{"apiVersion":"v1","kind":"Status","status":"Failure","reason":"NotFound","code":404}`)
+				}
+				_, _ = w.Write(body)
+			}))
+			defer server.Close()
+			clock := func() time.Time { return time.Now().Add(time.Duration(passed.Load())) }
+			p := &process{
+				options: env.Agent{Namespace: namespace, LeaderElect: elect, Identity: "a"},
+				own:     &rest.Config{Host: server.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json"}},
+				log:     slog.New(slog.DiscardHandler), clock: clock, fence: leader.NewFence(clock),
+				ready: &readiness{state: &health.State{}}, metrics: metrics.NewAgent(clock),
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			err := p.lead(ctx, func(ctx context.Context) error {
+				passed.Store(int64(time.Hour)) // as if the process had been frozen
+				return p.work(ctx)
+			})
+			if !errors.Is(err, registering.ErrNoIdentity) {
+				t.Fatalf("error %v, want %v: nothing was registered", err, registering.ErrNoIdentity)
+			}
+			if written := secrets.Load() > 0; written == elect {
+				t.Errorf("%d writes of Secrets", secrets.Load())
 			}
 		})
 	}

@@ -19,8 +19,8 @@ import (
 const writeAttempts = 5
 
 // Write writes the identity to Secret fleet-agent and returns the Secret. It creates the Secret or updates it in place, so
-// an existing identity is never missing in between. seen is the Secret as last read, or nil. It is not read again before
-// it is updated, because the API server refuses to update an old version.
+// an existing identity is never missing in between. An identity that was made from a stored one replaces only that version, seen:
+// if the Secret was changed or deleted since, Write returns the API server's error. If seen is nil, it replaces any version.
 func (s Store) Write(ctx context.Context, seen *corev1.Secret, identity protocol.Identity) (*corev1.Secret, error) {
 	if seen != nil && seen.ResourceVersion == "" {
 		seen = nil // the API server would replace any version
@@ -31,10 +31,9 @@ func (s Store) Write(ctx context.Context, seen *corev1.Secret, identity protocol
 			return stored, nil
 		}
 		isLate := apierrors.IsAlreadyExists(err) || apierrors.IsConflict(err) || apierrors.IsNotFound(err)
-		if !isLate || attempt == writeAttempts {
+		if !isLate || seen != nil || attempt == writeAttempts {
 			return nil, fmt.Errorf("storing the identity in Secret %s/%s: %w", s.Namespace, names.Agent, err)
 		}
-		seen = nil
 	}
 }
 
