@@ -120,7 +120,8 @@ func TestTokenThatExpires_IsRenewedWithoutARestart(t *testing.T) {
 	}
 }
 
-// The agent's own cluster refuses writes for 30 hours, and a token lasts for 24.
+// A webhook of the agent's own cluster refuses writes of Secrets for 30 hours, and a token lasts for 24. A full etcd would also refuse
+// to renew the Lease, which ends the process.
 func TestRenewedTokenThatCannotBeStored_IsUsedAtOnceAndStoredLater(t *testing.T) {
 	const day = 24 * time.Hour
 	for name, test := range map[string]struct {
@@ -156,15 +157,15 @@ func TestRenewedTokenThatCannotBeStored_IsUsedAtOnceAndStoredLater(t *testing.T)
 				first := tokenFor(0, day)
 				w.accounts[first] = true
 				w.identitySecret(first)
-				var isFull atomic.Bool
-				isFull.Store(true)
+				var isDenied atomic.Bool
+				isDenied.Store(true)
 				w.local.PrependReactor("update", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
-					return isFull.Load(), nil, errors.New("etcdserver: mvcc: database space exceeded")
+					return isDenied.Load(), nil, errors.New("admission webhook \"secrets.example\" denied the request")
 				})
 				var used string
 				w.later(19*time.Hour, "hub", "looks at the token in use", func() { used = w.token() })
 				w.later(day, "hub", "lets the first token expire", func() { delete(w.accounts, first) })
-				w.later(30*time.Hour, "etcd", "has room again", func() { isFull.Store(false) })
+				w.later(30*time.Hour, "webhook", "allows writes again", func() { isDenied.Store(false) })
 				if test.prepare != nil {
 					test.prepare(w)
 				}
