@@ -35,6 +35,11 @@ func TestRecords(t *testing.T) {
 		t.Errorf("dropped %v again", known)
 	}
 	r.drop("other")
+	r.setLeftCopies("deleted", true)
+	if users := r.usersOf(""); len(users) > 0 {
+		t.Errorf("an empty hash names a set of %v", users)
+	}
+	r.setLeftCopies("deleted", false)
 	if len(r.byName) > 0 {
 		t.Errorf("left over: %v", r.byName)
 	}

@@ -102,9 +102,9 @@ func (r *records) drop(name string) *record {
 	return r.change(name, func(k *known) { k.record, k.hash = nil, "" }).record
 }
 
-// usersOf returns the BundleDeployments that use a set.
+// usersOf returns the BundleDeployments that use a set. An empty hash names no set.
 func (r *records) usersOf(hash string) []string {
-	return r.those(func(k known) bool { return k.hash == hash })
+	return r.those(func(k known) bool { return hash != "" && k.hash == hash })
 }
 
 // those returns the sorted names of some BundleDeployments.

@@ -187,6 +187,87 @@ func TestBundleReturnsBeforePreDeleteHookRan(t *testing.T) {
 	}
 }
 
+// The hook may already have removed something when the bundle returns.
+func TestBundleReturnsWhilePreDeleteHookRuns_IsUninstalledFirst(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "hook-runs")
+	wanted := bundle{Name: "x", Options: deploytest.InNamespace(l.Name), Files: hooks("apiVersion: v1\nkind: Pod\n" +
+		"metadata: {name: teardown, annotations: {helm.sh/hook: pre-delete}}\nspec: {containers: [{name: a, image: b}]}\n")}
+	l.apply(wanted)
+	l.start()
+	l.expectStatus("x", ready)
+	before, err := l.East.CoreV1().ConfigMaps(l.Name).Get(t.Context(), "x", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.delete("x")
+	teardownAfter := func(former types.UID) (uid types.UID) {
+		l.eventually(func() string {
+			pod, err := l.East.CoreV1().Pods(l.Name).Get(t.Context(), "teardown", metav1.GetOptions{})
+			if err != nil {
+				return err.Error()
+			}
+			if uid = pod.UID; uid == former {
+				return fmt.Sprintf("the hook does not run again: %v", l.revisionsOf(l.Name, "x"))
+			}
+			return ""
+		})
+		return uid
+	}
+	first := teardownAfter("")
+	l.halt()
+	l.apply(wanted)
+	l.start()
+	teardownAfter(first)
+	succeeded := []byte(`{"status":{"phase":"Succeeded"}}`)
+	if _, err := l.East.CoreV1().Pods(l.Name).Patch(t.Context(), "teardown", types.MergePatchType, succeeded, metav1.PatchOptions{}, "status"); err != nil {
+		t.Fatal(err)
+	}
+	l.expectStatus("x", ready)
+	if after, err := l.East.CoreV1().ConfigMaps(l.Name).Get(t.Context(), "x", metav1.GetOptions{}); err != nil || after.UID == before.UID {
+		t.Errorf("the release was not uninstalled first: %v", err)
+	}
+}
+
+// The revision before the kept one is not the state that ran last.
+func TestAtomicUpgradeOfKeptReleaseFails_IsNotRolledBack(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "hook-atomic")
+	options := fleet.BundleDeploymentOptions{DefaultNamespace: l.Name, Helm: &fleet.HelmOptions{Atomic: true, TimeoutSeconds: 2}}
+	deploy := func(greeting, more string) {
+		l.apply(bundle{Name: "x", Options: options, Files: deploytest.With(deploytest.HelloFiles(greeting),
+			map[string]string{"templates/hook.yaml": hookOf("last", l.Name+"-missing", "pre-delete"), "templates/more.yaml": more})})
+	}
+	deploy("one", "")
+	l.start()
+	l.expectStatus("x", ready)
+	deploy("two", "")
+	l.expectStatus("x", ready)
+	l.delete("x")
+	l.eventually(func() string {
+		if got := fmt.Sprint(l.revisionsOf(l.Name, "x")); got != "[1 superseded 2 uninstalling]" {
+			return got
+		}
+		return ""
+	})
+	l.halt()
+	for i, greeting := range []string{"three", "four"} {
+		pod := "never-" + greeting
+		deploy(greeting, "apiVersion: v1\nkind: Pod\nmetadata: {name: "+pod+"}\nspec: {nodeName: nowhere, containers: [{name: a, image: b}]}\n")
+		if i == 0 {
+			l.start()
+		}
+		l.expectStatus("x", says(conditions.Installed, pod))
+		found, err := l.East.CoreV1().ConfigMaps(l.Name).Get(t.Context(), "x", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := found.Data["greeting"]; got != greeting {
+			t.Errorf("rolled back from %q to %q: %v", greeting, got, l.revisionsOf(l.Name, "x"))
+		}
+	}
+}
+
 // hooks returns a small chart with a hook.
 func hooks(hook string) map[string]string {
 	return deploytest.With(deploytest.HelloFiles("hi"), map[string]string{"templates/hook.yaml": hook})

@@ -86,7 +86,7 @@ type Installation struct {
 	Changes *objects.Changes
 	// history is the number of revisions that Helm keeps.
 	history int
-	// noWayBack disables the rollback of a failed upgrade, because others may have written the revision to roll back to.
+	// noWayBack disables the rollback of a failed upgrade: no revision is deployed, or others may have written the one to restore.
 	noWayBack bool
 }
 
@@ -121,7 +121,6 @@ func (r *Releaser) Install(ctx context.Context, in Installation) (*manifest.Revi
 	if client.Former, err = r.manifestsOf(ctx, in.Stale, AnnotationsOf(&release.Release{Chart: in.Chart})); err != nil {
 		return nil, err
 	}
-	in.noWayBack = slices.ContainsFunc(h.revisions, h.isForeign)
 	client.Superseded, client.Slots, client.Changes = in.Superseded, r.Slots, in.Changes
 	client.NamespaceExists = func() bool {
 		_, err := r.Agent.Clientset.CoreV1().Namespaces().Get(ctx, in.Release.Namespace, metav1.GetOptions{})
@@ -156,6 +155,7 @@ func runHelm(next step, in Installation, h *History, config *action.Configuratio
 	if next == Install {
 		run = runInstall
 	}
+	in.noWayBack = newest(h.revisions, release.StatusDeployed) == 0 || slices.ContainsFunc(h.revisions, h.isForeign)
 	h.beforeCreate = func(r *release.Release) error {
 		rendered.restore(r)
 		again, err := in.Finish.FinishHooks(r)
@@ -206,7 +206,7 @@ func hooksOnly(last *release.Release, client *objects.Client) (bool, error) {
 	if last == nil || !ranOnlyHooks(last, objects.Found{All: true}) {
 		return false, nil
 	}
-	found, err := client.Look(last.Manifest)
+	found, err := client.Look(last)
 	return ranOnlyHooks(last, found), err
 }
 

@@ -51,15 +51,18 @@ func failedInFirstHooks(last *release.Release) bool {
 }
 
 // ranOnlyHooks reports whether an interrupted operation has run no more than hooks, if these objects of its revision exist: an
-// installation has created none of them, or an uninstallation waits for a pre-delete hook and has deleted none. Helm stores that
-// such a hook is running before it creates the hook's object, and does not store its failure.
+// installation has created none of them, or an uninstallation could not create its first pre-delete hook. Helm stores that such a
+// hook is running before it creates the hook's object, and does not store its failure.
 func ranOnlyHooks(last *release.Release, found objects.Found) bool {
 	if last.Info.Status == release.StatusPendingInstall {
 		return len(last.Hooks) > 0 && !found.Any
 	}
-	return last.Info.Status == release.StatusUninstalling && found.All && slices.ContainsFunc(last.Hooks, func(hook *release.Hook) bool {
-		return hook.LastRun.Phase == release.HookPhaseRunning && slices.Contains(hook.Events, release.HookPreDelete)
-	})
+	phases := map[release.HookPhase]bool{}
+	for _, hook := range last.Hooks {
+		phases[hook.LastRun.Phase] = phases[hook.LastRun.Phase] || slices.Contains(hook.Events, release.HookPreDelete)
+	}
+	return last.Info.Status == release.StatusUninstalling && found.All && !found.Hook &&
+		phases[release.HookPhaseRunning] && !phases[release.HookPhaseSucceeded]
 }
 
 // newest returns the number of the last revision with a status, or 0.

@@ -209,6 +209,10 @@ func TestNeedsHeartbeatAccount(t *testing.T) {
 			requestOfAgent("k1", "u1")(in.Request)
 			in.Others = []*fleet.ClusterRegistration{newer("k2")}
 		}}},
+		"the credential was deleted, a heartbeat of an account that may be in use": {want: true, modified: []func(*grant.Input){func(in *grant.Input) {
+			requestOfAgent("k2", "u1")(in.Request)
+			in.Credential, in.UsedBy = nil, "x"
+		}}},
 		"a newer request of the same agent, the same": {modified: []func(*grant.Input){longAgo, func(in *grant.Input) {
 			requestOfAgent("k1", "u1")(in.Request)
 			in.Others = []*fleet.ClusterRegistration{newer("k1")}

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"helm.sh/helm/v3/pkg/kube"
+	"helm.sh/helm/v3/pkg/release"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -44,13 +45,13 @@ func (c *Client) IsTaken(text string, others []placement.Release) (bool, error) 
 	return taken.Load(), err
 }
 
-// Found describes which objects of a manifest exist. All is true if none is missing or being deleted, Any if at least one belongs
-// to the release.
-type Found struct{ All, Any bool }
+// Found describes which objects of a revision exist. All is true if none is missing or being deleted, Any if at least one belongs
+// to the release. Hook is true if an object of a pre-delete hook that is stored as running exists.
+type Found struct{ All, Any, Hook bool }
 
-// Look returns which objects of the manifest of an earlier revision exist.
-func (c *Client) Look(text string) (Found, error) {
-	list, err := c.Build(strings.NewReader(text), false)
+// Look returns which objects of an earlier revision exist.
+func (c *Client) Look(r *release.Release) (Found, error) {
+	list, err := c.Build(strings.NewReader(r.Manifest), false)
 	if err != nil {
 		return Found{}, fmt.Errorf("reading the manifest of release %s: %w", c.release, err)
 	}
@@ -68,7 +69,30 @@ func (c *Client) Look(text string) (Found, error) {
 		}
 		return err
 	})
-	return Found{All: !missing.Load(), Any: owned.Load()}, err
+	if err != nil {
+		return Found{}, err
+	}
+	hook, err := c.hasRunningHook(r)
+	return Found{All: !missing.Load(), Any: owned.Load(), Hook: hook}, err
+}
+
+// hasRunningHook reports whether an object of a pre-delete hook that is stored as running exists.
+func (c *Client) hasRunningHook(r *release.Release) (bool, error) {
+	for _, hook := range r.Hooks {
+		if hook.LastRun.Phase != release.HookPhaseRunning || !slices.Contains(hook.Events, release.HookPreDelete) {
+			continue
+		}
+		list, err := c.Build(strings.NewReader(hook.Manifest), false)
+		if err != nil {
+			return false, fmt.Errorf("reading hook %s of release %s: %w", hook.Name, c.release, err)
+		}
+		for _, info := range list {
+			if exists, err := c.read(info); exists || err != nil {
+				return exists, err
+			}
+		}
+	}
+	return false, nil
 }
 
 // isKept reports whether an object is one of those to keep, or the namespace of one.
