@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/rand"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -86,6 +87,13 @@ func (k *keeper) keep(w *world, change ...func(map[string][]byte)) {
 	secret.Data = data
 	if err := w.local.Tracker().Update(corev1.SchemeGroupVersion.WithResource("secrets"), secret, "kube-system"); err != nil {
 		w.t.Fatal(err)
+	}
+}
+
+// removeRecovery deletes the recovery Secret.
+func (w *world) removeRecovery() {
+	if err := w.local.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("secrets"), "kube-system", recoveryName); err != nil {
+		w.t.Error(err)
 	}
 }
 
@@ -260,11 +268,7 @@ func TestAgentWithCurrentData_ReportsThemAndNeedsNoSecret(t *testing.T) {
 		w.upToDate = true
 		w.configureText(`{"clientID":"client-a"}`)
 		w.bootstrapSecret("import-1")
-		w.later(time.Hour, "admin", "deletes the recovery Secret", func() {
-			if err := w.local.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("secrets"), "kube-system", recoveryName); err != nil {
-				t.Error(err)
-			}
-		})
+		w.later(time.Hour, "admin", "deletes the recovery Secret", w.removeRecovery)
 		w.run(48 * time.Hour)
 		if want := identity.Receipt(k.hub.Public(), w.recoveryToken, k.hub.WorkspaceKey("fleet-default"), k.ticket); w.receipt() != want {
 			t.Errorf("reported %q, want %q", w.receipt(), want)
@@ -336,22 +340,48 @@ func TestDamagedRecoverySecret_ValueIsNotUsed(t *testing.T) {
 
 // The key and the data are restored if the recovery Secret was deleted while the agent ran.
 func TestDeletedRecoverySecret_IsRestoredAtTheNextRefresh(t *testing.T) {
+	for name, test := range map[string]struct {
+		upToDate bool // the hub does not write the data again
+		answer   int  // to one request after the deletion
+	}{
+		"hub accepts all requests":      {answer: http.StatusOK},
+		"hub rejects one request: kept": {answer: http.StatusForbidden, upToDate: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				k := w.keeper()
+				k.keep(w)
+				w.upToDate = test.upToDate
+				before := w.storedData()[protocol.RecoveryKeyKey]
+				w.accounts["account-0"] = true
+				w.identitySecret("account-0")
+				w.later(time.Hour, "admin", "deletes the recovery Secret", w.removeRecovery)
+				w.later(2*time.Hour, "hub", "answers a request", func() { w.turnAway(test.answer, nil) })
+				w.run(48 * time.Hour)
+				w.expectKept(k.kept(w))
+				if !bytes.Equal(before, w.storedData()[protocol.RecoveryKeyKey]) {
+					t.Error("the agent created another key")
+				}
+			})
+		})
+	}
+}
+
+// After fleet.cattle.io/revoke-key, the old key may be in the hands of a thief, and the hub never pins it again.
+func TestRecoverySecretDeletedAfterRevocation_AgentSignsWithAnotherKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		k := w.keeper()
 		k.keep(w)
-		before := w.storedData()[protocol.RecoveryKeyKey]
 		w.accounts["account-0"] = true
 		w.identitySecret("account-0")
-		w.later(time.Hour, "admin", "deletes the recovery Secret", func() {
-			if err := w.local.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("secrets"), "kube-system", recoveryName); err != nil {
-				t.Error(err)
-			}
-		})
-		w.run(48 * time.Hour)
-		w.expectKept(k.kept(w))
-		if !bytes.Equal(before, w.storedData()[protocol.RecoveryKeyKey]) {
-			t.Error("the agent created another key")
+		w.later(time.Hour, "hub", "revokes the key", func() { delete(w.accounts, "account-0"); w.turnAway(http.StatusUnauthorized, nil) })
+		w.later(time.Hour+time.Second, "admin", "deletes the recovery Secret", w.removeRecovery)
+		w.later(time.Hour+11*time.Second, "admin", "joins the cluster again", func() { w.bootstrapSecret("import-1") })
+		w.run(2 * time.Hour)
+		if len(w.requests) != 1 || w.requests[0].Annotations[annotation.AgentKey] == k.agent.Public() {
+			t.Errorf("%d requests, want one with another key:\n%s", len(w.requests), strings.Join(w.lines, "\n"))
 		}
 	})
 }
