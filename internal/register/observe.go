@@ -58,7 +58,7 @@ func (a *agent) state() registering.Input {
 	f := a.found
 	state := registering.Input{
 		Now:              a.now(),
-		Serving:          a.serving != nil && f.Identity != nil && a.serving.key == f.IdentityKey(),
+		Serving:          a.isServing(),
 		Running:          a.running,
 		StoredProblem:    f.IdentityErr,
 		Bootstrap:        f.Bootstrap,

@@ -34,10 +34,7 @@ func Run(ctx context.Context, o Options, use func(context.Context, Session) erro
 		}
 		state, err := a.observe(ctx)
 		if err != nil {
-			if ctx.Err() == nil {
-				a.log.Warn("reading the agent's Secrets and ConfigMap failed, trying again", "error", err)
-			}
-			a.looks.Tried(a.now(), err)
+			a.lookAgain(ctx, err)
 			continue
 		}
 		a.looks.Reset()
@@ -48,6 +45,18 @@ func Run(ctx context.Context, o Options, use func(context.Context, Session) erro
 		}
 	}
 	return nil
+}
+
+// lookAgain schedules another read of the agent's objects after an error. Until then it tests the identity in use, because only an
+// accepted one renews its token.
+func (a *agent) lookAgain(ctx context.Context, err error) {
+	if ctx.Err() == nil {
+		a.log.Warn("reading the agent's Secrets and ConfigMap failed, trying again", "error", err)
+	}
+	a.looks.Tried(a.now(), err)
+	if a.isServing() && a.answer.Answer != registering.Accepted && a.probes.Until(a.now()) <= 0 {
+		a.probeStored(ctx, 0)
+	}
 }
 
 func newAgent(o Options, use func(context.Context, Session) error) *agent {

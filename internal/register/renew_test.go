@@ -186,6 +186,27 @@ func TestRenewedTokenThatCannotBeStored_IsUsedAtOnceAndStoredLater(t *testing.T)
 	}
 }
 
+// A webhook or a key service of the agent's own cluster fails. The Lease can still be renewed, so that the process stays.
+func TestTokenWhileTheAgentsObjectsCannotBeRead_IsRenewed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		first := tokenFor(0, 24*time.Hour)
+		w.accounts[first] = true
+		w.identitySecret(first)
+		w.local.PrependReactor("get", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
+			now := time.Since(w.start)
+			return now > 5*time.Hour && now < 40*time.Hour, nil, errors.New("unable to transform key")
+		})
+		w.later(6*time.Hour, "hub", "rejects a request", func() { w.turnAway(http.StatusForbidden, nil) })
+		var renewed int
+		w.later(39*time.Hour, "hub", "counts its renewals", func() { renewed = w.renewal.accepted })
+		w.run(42 * time.Hour)
+		if renewed != 3 || w.times("serves fleet-default") != 1 {
+			t.Errorf("renewed %d times in 39 hours, want 3; served %d times, want once:\n%s", renewed, w.times("serves fleet-default"), strings.Join(w.lines, "\n"))
+		}
+	})
+}
+
 // A bootstrap secret cannot be used up, for one of several reasons. A token lasts for 24 hours, if not said otherwise.
 func TestTokenWhileABootstrapSecretStays_IsRenewedAndStored(t *testing.T) {
 	refused := errors.New("admission webhook \"secrets.example\" denied the request")

@@ -150,6 +150,11 @@ func (s *serving) outcome() error {
 	return fmt.Errorf("working for the hub: %w", s.err)
 }
 
+// isServing reports whether the stored identity, as last read, is in use.
+func (a *agent) isServing() bool {
+	return a.serving != nil && a.found.Identity != nil && a.serving.key == a.found.IdentityKey()
+}
+
 // ended reports whether use has returned.
 func (a *agent) ended() bool {
 	if a.serving == nil {
