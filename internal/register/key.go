@@ -19,11 +19,10 @@ import (
 // loadKept reads the recovery Secret, and creates a missing one. If that fails, the agent works without it.
 func (a *agent) loadKept(ctx context.Context) error {
 	key, data, err := a.keeper.Load(ctx)
-	if err != nil {
-		return err
+	if err == nil {
+		a.setKept(kept{key, data})
 	}
-	a.setKept(kept{key, data})
-	return nil
+	return err
 }
 
 // setKept replaces what the agent knows. A recovery with other data starts over.

@@ -29,8 +29,7 @@ func (a *agent) noticeLoss() {
 // lookAtKept reads the recovery Secret at start, so that the agent has a key, and while it has no working identity. While an
 // identity is in use, a missing Secret must not replace what the agent knows: the next refresh restores it.
 func (a *agent) lookAtKept(ctx context.Context) {
-	works := a.serving != nil || a.answer.Answer == registering.Accepted
-	if a.kept.key.Public() != "" && works || a.keeps.Until(a.now()) > 0 {
+	if a.kept.key.Public() != "" && (a.serving != nil || a.answer.Answer == registering.Accepted) || a.keeps.Until(a.now()) > 0 {
 		return
 	}
 	err := a.loadKept(ctx)

@@ -1,13 +1,17 @@
 package register
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	"github.com/fleet-hub/fleet/internal/identity"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/register/hubclient"
+	"github.com/fleet-hub/fleet/internal/rules/registering"
 )
 
 // keepToken stores a renewed token or renews the token in use, whichever is due. Run calls it before each step, and each wait ends
@@ -31,6 +35,9 @@ func (a *agent) renew(ctx context.Context) bool {
 	}
 	if a.tokens.Settle(a.now(), err); err != nil {
 		a.log.Warn("renewing the agent's token failed, trying again", "error", err)
+		if apierrors.IsUnauthorized(err) { // the token in use may have expired
+			a.answer, a.current = registering.LastAnswer{}, false
+		}
 		return false
 	}
 	a.log.Info("token renewed")
@@ -85,8 +92,5 @@ func (a *agent) lifetimeWanted(ctx context.Context, current time.Duration) time.
 		return current
 	}
 	a.renewal.document = text
-	if document.Lifetime == 0 { // credentials do not expire
-		return protocol.TokenLifetime
-	}
-	return document.Lifetime
+	return cmp.Or(document.Lifetime, protocol.TokenLifetime) // 0 means that credentials do not expire
 }

@@ -186,6 +186,23 @@ func TestRenewedTokenThatCannotBeStored_IsUsedAtOnceAndStoredLater(t *testing.T)
 	}
 }
 
+// The work does not notice an expired token while it sends no requests.
+func TestTokenThatExpiredBeforeItsRenewal_IdentityIsTested(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.keeper().keep(w)
+		first := tokenFor(0, 10*time.Minute)
+		w.accounts[first] = true
+		w.identitySecret(first)
+		w.later(5*time.Minute, "hub", "is down", func() { w.down = true })
+		w.later(11*time.Minute, "hub", "is back, and all tokens have expired", func() { w.down = false; clear(w.accounts) })
+		w.run(30 * time.Minute)
+		if len(w.requests) != 1 || w.times("serves fleet-default") != 2 {
+			t.Errorf("%d requests, want one; served %d times, want twice:\n%s", len(w.requests), w.times("serves fleet-default"), strings.Join(w.lines, "\n"))
+		}
+	})
+}
+
 // A webhook or a key service of the agent's own cluster fails. The Lease can still be renewed, so that the process stays.
 func TestTokenWhileTheAgentsObjectsCannotBeRead_IsRenewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -19,10 +19,8 @@ import (
 func (a *agent) requestStep(ctx context.Context, step registering.Outcome) {
 	at := a.attemptOf(step)
 	at.Request, at.Credential, at.Proof = nil, nil, registering.LastAnswer{}
-	var due time.Duration
-	if step.Recovery {
-		due = a.recoveries.Until(a.now())
-	} else {
+	due := a.recoveries.Until(a.now())
+	if !step.Recovery {
 		due = max(a.requests.Until(a.now()), a.renewals.Until(a.now()), a.missingConfig())
 	}
 	if !a.pause(ctx, due) {
@@ -105,11 +103,11 @@ func (a *agent) request(ctx context.Context, at *attempt) error {
 	}
 	at.reminded = at.Request.MadeAt
 	a.proofs.Reset()
+	message := "registration requested"
 	if at.isRecovery {
-		a.log.Info("recovery requested", "registration", made.Namespace+"/"+made.Name, "hub", at.bootstrap.APIServerURL)
-		return nil
+		message = "recovery requested"
 	}
-	a.log.Info("registration requested", "registration", made.Namespace+"/"+made.Name, "hub", at.bootstrap.APIServerURL)
+	a.log.Info(message, "registration", made.Namespace+"/"+made.Name, "hub", at.bootstrap.APIServerURL)
 	return nil
 }
 
