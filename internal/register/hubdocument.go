@@ -49,7 +49,7 @@ func (a *agent) readDocument(ctx context.Context, at hubclient.Access) (string, 
 }
 
 // consultDocument looks for another address, CA or recovery token in a hub document, when the hub rejects every token
-// or is not trusted. Afterwards the recovery token is tried again.
+// or is not trusted. Afterwards the recovery token and the bootstrap token are tried again.
 func (a *agent) consultDocument(ctx context.Context, step registering.Outcome) {
 	due := a.documents.Until(a.now())
 	if probe := a.probes.Until(a.now()); step.ProbeStored && probe < due {
@@ -68,7 +68,7 @@ func (a *agent) consultDocument(ctx context.Context, step registering.Outcome) {
 		err = errors.New("the hub document has no other address, CA or recovery token")
 	}
 	a.documents.Tried(a.now(), err)
-	a.recovering = nil
+	a.attempt, a.recovering = nil, nil
 	if err != nil {
 		a.log.Warn("the hub accepts neither the agent's credential nor its recovery token, trying again; to register the agent again, run on the hub: fleet repair CLUSTER", "error", err)
 	}

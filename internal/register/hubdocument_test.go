@@ -9,6 +9,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/identity"
 	"github.com/fleet-hub/fleet/internal/protocol"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/rules/registering"
 	"github.com/fleet-hub/fleet/internal/rules/rulestest"
 )
@@ -174,6 +175,25 @@ func TestLostRecoveryToken_IsInTheHubDocument(t *testing.T) {
 		want := k.kept(w)
 		want.Serial = 6
 		w.expectKept(want)
+	})
+}
+
+// The hub was reinstalled: it has another key and does not know the agent. Its API server rejects the new token for a minute.
+func TestBootstrapTokenRejectedForAMinute_IsTriedAgainAfterTheHubDocument(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.keeper().keep(w)
+		w.accounts["old"] = true
+		w.identitySecret("old")
+		w.document = (&keeper{hub: newIdentityKey(t)}).signed(w, 1, hubURL, w.ca)
+		w.later(time.Hour, "hub", "is reinstalled", func() { delete(w.accounts, "old"); clear(w.tokens); w.turnAway(401, nil) })
+		w.later(2*time.Hour, "admin", "joins the cluster", func() { w.bootstrapSecret("import-2") })
+		w.later(2*time.Hour+time.Minute, "hub", "accepts the new token", func() { w.tokens["import-2"] = true })
+		w.run(2*time.Hour + 15*time.Minute)
+		if w.times("POST clusterregistration as import-2: ok") != 1 || w.times("serves fleet-default") != 2 {
+			t.Errorf("the agent did not register:\n%s", strings.Join(w.lines, "\n"))
+		}
+		w.expectMissing(names.AgentBootstrap)
 	})
 }
 
