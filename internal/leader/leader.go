@@ -204,7 +204,7 @@ func (o Options) sayLeading() {
 // sayStandingBy logs which other process leads.
 func (o Options) sayStandingBy(leader string) {
 	if o.Predecessors != "" && strings.HasPrefix(leader, o.Predecessors) {
-		o.Log.Info("waiting for the lease of an earlier process", "lease", o.Namespace+"/"+o.Name, "process", leader)
+		o.Log.Info("waiting for the lease of an earlier process", "lease", o.Namespace+"/"+o.Name, "leader", leader)
 		return
 	}
 	o.Log.Info("standing by", "lease", o.Namespace+"/"+o.Name, "leader", leader)

@@ -103,11 +103,11 @@ func (a *agent) request(ctx context.Context, at *attempt) error {
 	}
 	at.reminded = at.Request.MadeAt
 	a.proofs.Reset()
-	message := "registration requested"
 	if at.isRecovery {
-		message = "recovery requested"
+		a.log.Info("recovery requested", "registration", made.Namespace+"/"+made.Name, "hub", at.bootstrap.APIServerURL)
+		return nil
 	}
-	a.log.Info(message, "registration", made.Namespace+"/"+made.Name, "hub", at.bootstrap.APIServerURL)
+	a.log.Info("registration requested", "registration", made.Namespace+"/"+made.Name, "hub", at.bootstrap.APIServerURL)
 	return nil
 }
 

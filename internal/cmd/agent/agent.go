@@ -159,7 +159,7 @@ func (p *process) lead(ctx context.Context, work func(context.Context) error) er
 func (p *process) blocked(lease string, err error) {
 	reason := leader.Blocked(p.options.Namespace, lease, "this agent", "deploys nothing and sends no heartbeat", err)
 	if p.ready.blocked(reason) {
-		p.log.Error(reason)
+		p.log.Error("the lease cannot be acquired", "error", reason)
 	}
 }
 

@@ -164,7 +164,7 @@ func election(shared hub.Options, state *health.State) leader.Options {
 			reason := leader.Blocked(shared.Env.Namespace, lease, "this controller", "reconciles nothing", err)
 			if _, before := state.Ready(); before != reason {
 				state.SetReady(false, reason)
-				shared.Log.Error(reason)
+				shared.Log.Error("the lease cannot be acquired", "error", reason)
 			}
 		},
 	}
