@@ -49,8 +49,8 @@ type Options struct {
 	Fence *Fence
 	// Log receives the log lines. Nil disables logging.
 	Log *slog.Logger
-	// Predecessors is the prefix of the identities of processes that ended before this one began. While one of them holds the
-	// Lease, this process is not a standby. Empty means that an identity does not show that its process has ended.
+	// Predecessors is the prefix of the identities of processes that ended before this one began, from [EarlierProcesses]. A Lease
+	// that one of them holds is acquired at once. Empty means that no identity shows that its process has ended.
 	Predecessors string
 	// OnStandby is called from another goroutine whenever another process is seen leading. It may be nil.
 	OnStandby func()
@@ -117,7 +117,7 @@ func lead(ctx context.Context, o Options, run func(context.Context) error) error
 // elector returns an elector for one attempt.
 func (o Options) elector(client coordinationv1.LeasesGetter, attempt *attempt, serve func(lease context.Context)) (*leaderelection.LeaderElector, error) {
 	return leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Lock: &inherited{predecessor: o.predecessor, expiry: o.expiry, first: o.first, renewed: o.sayStandingBy, refused: o.sayBlocked, Interface: &resourcelock.LeaseLock{
+		Lock: &inherited{predecessor: o.predecessor, ended: o.Predecessors, expiry: o.expiry, first: o.first, renewed: o.sayStandingBy, refused: o.sayBlocked, Interface: &resourcelock.LeaseLock{
 			LeaseMeta:  metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name},
 			Client:     client,
 			LockConfig: resourcelock.ResourceLockConfig{Identity: o.Identity},
@@ -146,7 +146,7 @@ func (o Options) elector(client coordinationv1.LeasesGetter, attempt *attempt, s
 }
 
 func (o Options) withDefaults() Options {
-	o.Identity += "_" + strings.ToLower(rand.Text()) // must match ownIdentity
+	o.Identity += identitySeparator + strings.ToLower(rand.Text()) // must match ownIdentity
 	if o.LeaseDuration == 0 {
 		o.LeaseDuration = DefaultLeaseDuration
 	}
@@ -203,10 +203,6 @@ func (o Options) sayLeading() {
 
 // sayStandingBy logs which other process leads.
 func (o Options) sayStandingBy(leader string) {
-	if o.Predecessors != "" && strings.HasPrefix(leader, o.Predecessors) {
-		o.Log.Info("waiting for the lease of an earlier process", "lease", o.Namespace+"/"+o.Name, "leader", leader)
-		return
-	}
 	o.Log.Info("standing by", "lease", o.Namespace+"/"+o.Name, "leader", leader)
 	if o.OnStandby != nil {
 		o.OnStandby()

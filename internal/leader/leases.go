@@ -3,6 +3,7 @@ package leader
 import (
 	"context"
 	"regexp"
+	"strings"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -31,6 +32,20 @@ func leadAll(ctx context.Context, o Options, names []string, run func(context.Co
 // program may belong to several processes with different leases, where one can end while the other works.
 var ownIdentity = regexp.MustCompile(`_[a-z2-7]{26}$`)
 
+// identitySeparator separates the name of a replica from the random part of its identity.
+const identitySeparator = "_"
+
+// EarlierProcesses returns the prefix of the identities of the processes that ran in this pod before this one, or "" if
+// the pod's name does not begin with that of its Deployment. A pod of ours runs one process, and kubelet starts the next one only
+// after it has ended. Outside a pod, a host name does not show that: two processes may run on one host, and with host
+// networking, HOSTNAME is the name of the node, which the next pod on that node shares.
+func EarlierProcesses(pod, deployment string) string {
+	if !strings.HasPrefix(pod, deployment+"-") {
+		return ""
+	}
+	return pod + identitySeparator
+}
+
 // predecessor is the replica that led before this one, as the first lease names it.
 type predecessor struct {
 	mu       sync.Mutex
@@ -55,15 +70,17 @@ func (p *predecessor) is(identity string) bool {
 	return identity != "" && identity == p.identity
 }
 
-// inherited is the lock of a lease that the predecessor may not have released. If the predecessor's first lease
-// has expired, it is gone, and this process need not wait until the other leases expire.
+// inherited is the lock of a lease that another process may not have released. This process need not wait until the lease of
+// an earlier process of its pod expires. If the predecessor's first lease has expired, it is gone, and the other leases need not
+// expire either.
 type inherited struct {
 	resourcelock.Interface
 	predecessor *predecessor
+	ended       string // Options.Predecessors
 	expiry      *expiry
 	// first means that this is the lease that must expire.
 	first bool
-	// refused is called when a write that would acquire the lease fails.
+	// refused is called when a request that would acquire the lease fails.
 	refused func(error)
 	// renewed is called with the holder when another process has renewed the lease after a write of this one failed.
 	renewed func(holder string)
@@ -75,16 +92,16 @@ type inherited struct {
 
 // Create creates the lease for this process.
 func (l *inherited) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
-	return l.wrote(ctx, l.Interface.Create(ctx, record))
+	return l.attempted(ctx, l.Interface.Create(ctx, record))
 }
 
 // Update acquires, renews or releases the lease.
 func (l *inherited) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
-	return l.wrote(ctx, l.Interface.Update(ctx, record))
+	return l.attempted(ctx, l.Interface.Update(ctx, record))
 }
 
-// wrote reports an error of a write that would acquire the lease, unless another process has written first.
-func (l *inherited) wrote(ctx context.Context, err error) error {
+// attempted reports an error of a request that would acquire the lease, unless another process has written first.
+func (l *inherited) attempted(ctx context.Context, err error) error {
 	l.held = l.held || err == nil
 	if !l.held && ctx.Err() == nil && !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
 		l.failed = true
@@ -102,12 +119,15 @@ func (l *inherited) see(record *resourcelock.LeaderElectionRecord) {
 	l.seen = record.RenewTime
 }
 
-// Get reports a lease as free that a watch has seen expire, and every lease of the predecessor except the first one, which
-// identifies the predecessor. Another process that acquires or renews it at the same time causes a conflict.
+// Get reports as free a lease of an earlier process of this pod, one that a watch has seen expire, and every lease of the
+// predecessor except the first one, which identifies the predecessor. Another process that acquires or renews it at the same time causes a conflict.
 func (l *inherited) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	record, raw, err := l.Interface.Get(ctx)
 	if l.first && apierrors.IsNotFound(err) {
 		l.predecessor.saw("")
+	}
+	if apierrors.IsForbidden(err) {
+		return record, raw, l.attempted(ctx, err) // writes need what was read
 	}
 	if err != nil {
 		return record, raw, err
@@ -119,7 +139,8 @@ func (l *inherited) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord
 	if l.first {
 		l.predecessor.saw(record.HolderIdentity)
 	}
-	if l.expiry.of(record) || !l.first && l.predecessor.is(record.HolderIdentity) {
+	ended := l.ended != "" && strings.HasPrefix(record.HolderIdentity, l.ended)
+	if ended || l.expiry.of(record) || !l.first && l.predecessor.is(record.HolderIdentity) {
 		free := *record
 		free.HolderIdentity = ""
 		return &free, raw, nil

@@ -231,6 +231,57 @@ func TestKilledReplica_SuccessorWaitsForOneExpiry(t *testing.T) {
 	}
 }
 
+func TestLeaseOfAnEarlierProcessOfThePod_IsAcquiredBeforeItExpires(t *testing.T) {
+	const pod = "fleet-controller-67c6bbb6d9-6448l"
+	tests := map[string]struct {
+		holder string
+		waits  bool
+	}{
+		"an earlier process of this pod":                {pod + "_abc", false},
+		"another pod":                                   {"fleet-controller-67c6bbb6d9-abcde_abc", true},
+		"a pod whose name begins with that of this pod": {pod + "2_abc", true},
+		"a process whose identity is the pod's name":    {pod, true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := newSeveral("first", "second", "last")
+			for _, lease := range []string{"first", "second", "last"} {
+				s.hold(lease, test.holder, 3600)
+			}
+			o := candidate(t, s, pod)
+			o.LeaseDuration, o.RenewDeadline, o.RetryPeriod = 3*time.Hour, 2*time.Hour, time.Hour // nothing comes by waiting
+			o.Predecessors = EarlierProcesses(pod, "fleet-controller")
+			standby, began, ended := make(chan struct{}), make(chan struct{}), make(chan error)
+			o.OnStandby = sync.OnceFunc(func() { close(standby) })
+			ctx, cancel := context.WithCancel(t.Context())
+			go func() { ended <- Lead(ctx, o, untilDone(began)) }()
+			waits := false
+			select {
+			case <-began:
+			case <-standby:
+				waits = true
+			}
+			cancel()
+			if err := <-ended; err != nil || waits != test.waits {
+				t.Errorf("waits: %t, want %t; error %v", waits, test.waits, err)
+			}
+		})
+	}
+}
+
+func TestEarlierProcesses_AreKnownOnlyInAPodOfTheDeployment(t *testing.T) {
+	for pod, want := range map[string]string{
+		"fleet-agent-67c6bbb6d9-6448l": "fleet-agent-67c6bbb6d9-6448l_",
+		"fleet-agent":                  "",
+		"my-laptop":                    "",
+		"":                             "",
+	} {
+		if got := EarlierProcesses(pod, "fleet-agent"); got != want {
+			t.Errorf("in %q: %q, want %q", pod, got, want)
+		}
+	}
+}
+
 func TestPredecessor(t *testing.T) {
 	one, two := Options{Identity: "one"}.withDefaults().Identity, Options{Identity: "two"}.withDefaults().Identity
 	foreign := "pod_7a73dae2-ffbc-4889-b616-1e241e62aa26"

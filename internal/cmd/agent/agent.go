@@ -136,9 +136,6 @@ func (p *process) lead(ctx context.Context, work func(context.Context) error) er
 		return work(ctx)
 	}
 	p.ready.waiting()
-	if err := inherit(ctx, p.own, p.options.Namespace, p.options.Identity); err != nil {
-		p.blocked(names.Agent, err)
-	}
 	return leader.Lead(ctx, leader.Options{
 		Config:        p.own,
 		Namespace:     p.options.Namespace,
@@ -149,7 +146,7 @@ func (p *process) lead(ctx context.Context, work func(context.Context) error) er
 		RetryPeriod:   p.options.Election.RetryPeriod,
 		Fence:         p.fence,
 		Log:           p.log,
-		Predecessors:  predecessors(p.options.Identity),
+		Predecessors:  leader.EarlierProcesses(p.options.Identity, names.Agent),
 		OnStandby:     p.ready.standby,
 		OnBlocked:     p.blocked,
 	}, work)

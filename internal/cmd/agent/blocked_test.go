@@ -22,13 +22,27 @@ import (
 	"github.com/fleet-hub/fleet/internal/leader"
 )
 
+const (
+	namespace = "cattle-fleet-system"
+	pod       = "fleet-agent-67c6bbb6d9-6448l"
+)
+
+func lease(holder *string) *coordinationv1.Lease {
+	seconds := int32(30)
+	return &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "fleet-agent", ResourceVersion: "7"},
+		Spec:       coordinationv1.LeaseSpec{HolderIdentity: holder, LeaseDurationSeconds: &seconds},
+	}
+}
+
 // fullCluster is an API server with one Lease, or none, that refuses writes. Requests to it need no network, so that the time is
 // that of a bubble.
 type fullCluster struct {
-	mu        sync.Mutex
-	lease     *coordinationv1.Lease
-	accepts   bool
-	unwatched bool // it refuses watches
+	mu         sync.Mutex
+	lease      *coordinationv1.Lease
+	accepts    bool
+	unwatched  bool // it refuses watches
+	unreadable bool
 }
 
 func (c *fullCluster) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -39,6 +53,8 @@ func (c *fullCluster) RoundTrip(r *http.Request) (*http.Response, error) {
 		return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: untilEnd{r.Context().Done()}}, nil
 	case r.URL.Query().Get("watch") != "":
 		return refusal(http.StatusForbidden, metav1.StatusReasonForbidden, "no watches"), nil
+	case r.Method == http.MethodGet && c.unreadable:
+		return refusal(http.StatusForbidden, metav1.StatusReasonForbidden, "no reads"), nil
 	case r.Method == http.MethodGet && c.lease == nil:
 		return refusal(http.StatusNotFound, metav1.StatusReasonNotFound, "not found"), nil
 	case r.Method != http.MethodGet && !c.accepts:
@@ -92,20 +108,24 @@ func TestLeaseThatCannotBeWritten_AgentIsNotReadyAndLogsTheCause(t *testing.T) {
 	const full = "etcdserver: mvcc: database space exceeded"
 	const other = "fleet-agent-67c6bbb6d9-abcde_" + "abcdefghijklmnopqrstuvwxyz"
 	tests := map[string]struct {
-		holder    string
-		unwatched bool
-		later     func(c *fullCluster) // two minutes after the start
-		after     time.Duration
-		ready     bool
-		reason    string
-		logged    string // before the end
+		holder                         string
+		unwatched, unreadable, accepts bool
+		later                          func(c *fullCluster) // two minutes after the start
+		after                          time.Duration
+		ready                          bool
+		reason                         string
+		logged                         string // before the end
 	}{
 		"held by this pod's earlier process, not expired": {holder: pod + "_abc", after: 10 * time.Second, reason: full, logged: full},
 		"held by this pod's earlier process, expired":     {holder: pod + "_abc", after: time.Minute, reason: full, logged: full},
-		"held by another pod, not expired":                {holder: other, after: 10 * time.Second, ready: true, reason: "standing by", logged: "standing by"},
-		"held by another pod, expired":                    {holder: other, after: time.Minute, reason: full, logged: full},
-		"held by another pod, expired, without watches":   {holder: other, unwatched: true, after: time.Minute, reason: full, logged: full},
-		"does not exist": {after: time.Minute, reason: full, logged: full},
+		"held by this pod's earlier process, and the cluster accepts writes: the agent works": {
+			holder: pod + "_abc", accepts: true, after: time.Second, reason: "registering",
+		},
+		"Leases cannot be read":                         {unreadable: true, after: 10 * time.Second, reason: "no reads", logged: "no reads"},
+		"held by another pod, not expired":              {holder: other, after: 10 * time.Second, ready: true, reason: "standing by", logged: "standing by"},
+		"held by another pod, expired":                  {holder: other, after: time.Minute, reason: full, logged: full},
+		"held by another pod, expired, without watches": {holder: other, unwatched: true, after: time.Minute, reason: full, logged: full},
+		"does not exist":                                {after: time.Minute, reason: full, logged: full},
 		"cluster accepts writes again: the agent works": {
 			holder: pod + "_abc", after: 3 * time.Minute, reason: "registering", logged: full,
 			later: func(c *fullCluster) { c.accepts = true },
@@ -122,7 +142,7 @@ func TestLeaseThatCannotBeWritten_AgentIsNotReadyAndLogsTheCause(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				cluster := &fullCluster{unwatched: test.unwatched}
+				cluster := &fullCluster{unwatched: test.unwatched, unreadable: test.unreadable, accepts: test.accepts}
 				if test.holder != "" {
 					cluster.hold(test.holder)
 				}

@@ -36,6 +36,9 @@ const Lease = names.ControllerLease
 // free space that cannot be returned.
 const garbagePercent = 50
 
+// deployment begins the names of the Deployments of the controllers and of their shards.
+const deployment = "fleet-controller"
+
 // leaseOf returns the name of the lease for a process, and the names of the leases to hold before it.
 func leaseOf(options env.Controller) (name string, before []string) {
 	if options.Shard != "" {
@@ -159,6 +162,7 @@ func election(shared hub.Options, state *health.State) leader.Options {
 		RenewDeadline: shared.Env.Election.RenewDeadline,
 		RetryPeriod:   shared.Env.Election.RetryPeriod,
 		Log:           shared.Log,
+		Predecessors:  leader.EarlierProcesses(shared.Env.Identity, deployment),
 		OnStandby:     func() { state.SetReady(true, "standing by") },
 		OnBlocked: func(lease string, err error) {
 			reason := leader.Blocked(shared.Env.Namespace, lease, "this controller", "reconciles nothing", err)

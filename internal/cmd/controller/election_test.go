@@ -75,10 +75,11 @@ func response(code int, object any) (*http.Response, error) {
 func TestLeaseThatCannotBeWritten_ControllerIsNotReadyAndLogsTheCause(t *testing.T) {
 	const full = "etcdserver: mvcc: database space exceeded"
 	const command = "kubectl annotate --overwrite -n cattle-fleet-system leases.coordination.k8s.io "
+	const pod, other = "fleet-controller-67c6bbb6d9-6448l", "fleet-controller-67c6bbb6d9-abcde"
 	every := func(string) bool { return true }
 	last := func(lease string) bool { return lease == names.ControllerLease }
 	tests := map[string]struct {
-		held    bool // another replica has just renewed the Leases
+		holder  string // has just renewed the Leases
 		refuses func(lease string) bool
 		accepts time.Duration // when the hub accepts writes again
 		after   time.Duration
@@ -86,8 +87,11 @@ func TestLeaseThatCannotBeWritten_ControllerIsNotReadyAndLogsTheCause(t *testing
 		reasons []string
 		errors  int
 	}{
-		"held by another replica, not expired":          {held: true, refuses: every, after: 10 * time.Second, ready: true, reasons: []string{"standing by"}},
-		"held by another replica, expired":              {held: true, refuses: every, after: 2 * time.Minute, reasons: []string{full, command + names.CleanupLease}, errors: 1},
+		"held by another replica, not expired": {holder: other, refuses: every, after: 10 * time.Second, ready: true, reasons: []string{"standing by"}},
+		"held by another replica, expired":     {holder: other, refuses: every, after: 2 * time.Minute, reasons: []string{full, command + names.CleanupLease}, errors: 1},
+		"held by an earlier process of this pod, not expired": {
+			holder: pod + "_abcdefghijklmnopqrstuvwxyz", refuses: every, accepts: -1, after: 500 * time.Millisecond, ready: true, reasons: []string{"leading"},
+		},
 		"no Lease exists":                               {refuses: every, after: time.Minute, reasons: []string{full, command + names.CleanupLease}, errors: 1},
 		"only the last Lease cannot be written":         {refuses: last, after: time.Minute, reasons: []string{full, command + names.ControllerLease}, errors: 1},
 		"hub accepts writes again: the replica leads":   {refuses: every, accepts: time.Minute, after: 2 * time.Minute, ready: true, reasons: []string{"leading"}, errors: 1},
@@ -107,7 +111,7 @@ func TestLeaseThatCannotBeWritten_ControllerIsNotReadyAndLogsTheCause(t *testing
 					return test.refuses(lease)
 				}}
 				for _, lease := range []string{names.CleanupLease, names.DeliveryLease, names.ControllerLease} {
-					if holder, now, seconds := "fleet-controller-other", metav1.NowMicro(), int32(45); test.held {
+					if holder, now, seconds := test.holder, metav1.NowMicro(), int32(45); holder != "" {
 						server.leases[lease] = &coordinationv1.Lease{
 							ObjectMeta: metav1.ObjectMeta{Namespace: names.SystemNamespace, Name: lease},
 							Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: &seconds, AcquireTime: &now, RenewTime: &now},
@@ -120,7 +124,7 @@ func TestLeaseThatCannotBeWritten_ControllerIsNotReadyAndLogsTheCause(t *testing
 				ctx, cancel := context.WithTimeout(t.Context(), test.after)
 				defer cancel()
 				err := leader.Lead(ctx, election(hub.Options{
-					Own: kube.Own{Config: config}, Env: env.Controller{Namespace: names.SystemNamespace, Identity: "fleet-controller-one"},
+					Own: kube.Own{Config: config}, Env: env.Controller{Namespace: names.SystemNamespace, Identity: pod},
 					Log: slog.New(slog.NewTextHandler(&log, nil)),
 				}, state), func(ctx context.Context) error {
 					state.SetReady(true, "leading")
