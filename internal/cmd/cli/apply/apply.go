@@ -57,10 +57,13 @@ those below PATH; of a glob, below the part before its wildcards. The SSH agent 
 
 Helm values are not stored in a Bundle, but in a Secret of its name.
 
+A folder without targets goes to the ClusterGroup "default". The hub creates it only in the workspace fleet-local: create it in
+others, or name targets in fleet.yaml.
+
 With -o, the Bundles are printed instead. No cluster is needed for that.
 
 Exit codes: 0 done, 1 failed.`,
-		Example: `  # Make a Bundle of the folder app for the clusters of the ClusterGroup default
+		Example: `  # Make a Bundle of the folder app for the targets of its fleet.yaml
   fleet apply -n fleet-default demo app
 
   # See what would be written

@@ -51,7 +51,7 @@ const stateHelp = `States:
   Degraded      the agent reports, and another condition of the Cluster is False
   Waiting       no agent has reported yet
   NotImported   the hub cannot install the agent
-  Silent        the agent no longer reports
+  Silent        the agent no longer reports, or the hub has installed it and it has not reported
   Deleting      the Cluster is being deleted
 
 Reasons are those of docs/conditions.md.`

@@ -89,13 +89,13 @@ func OldAgent(cluster *fleet.Cluster, hub string, conf config.Config, here remed
 }
 
 // upgradeOf returns the command that upgrades an agent, or that shows why the hub has not done so. The hub upgrades the agents that
-// it manages with their Bundles.
+// it manages with their Bundles. internal.image of `fleet join --image` would hide the other values of the image.
 func upgradeOf(cluster *fleet.Cluster, hub string, conf config.Config, here remedy.Target) string {
 	_, freed := cluster.Labels[fleet.LabelNonManagedAgent]
 	managed := !freed && (conf.ManageAgent == nil || *conf.ManageAgent)
 	obstacle := conditions.Get(cluster.Status.Conditions, conditions.AgentManaged)
 	upgrade := here.On(remedy.Command("helm", "upgrade", "-n", remedy.NameOr(cluster.Status.Agent.Namespace, names.SystemNamespace), names.Agent,
-		"charts/fleet-agent", "--reset-then-reuse-values", "--set", "image.tag="+hub))
+		"charts/fleet-agent", "--reset-then-reuse-values", "--set", "internal.image=,image.repository=REPOSITORY,image.tag="+hub))
 	if cluster.Spec.KubeConfigSecret != "" {
 		upgrade = remedy.Command("fleet", "repair", cluster.Name, "-n", cluster.Namespace)
 	}

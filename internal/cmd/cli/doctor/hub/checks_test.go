@@ -137,7 +137,7 @@ func faults() map[string]fault {
 		"agent is older":                          {"hub-agent-versions", func(f *Facts) { f.Clusters[0].Status.Agent.AgentVersion = "v1.1.9" }, west, check.Warning, "the agent has version v1.1.9, and the hub has version v1.2.0", "kubectl describe bundles.fleet.cattle.io -n fleet-default fleet-agent-west"},
 		"agent is older, and the hub manages none": {"hub-agent-versions", func(f *Facts) {
 			f.Clusters[0].Status.Agent.AgentVersion, f.Config.ManageAgent = "v1.1.9", new(bool)
-		}, west, check.Warning, "the agent has version v1.1.9", "kubectl delete bundles.fleet.cattle.io -n fleet-default fleet-agent-west --ignore-not-found && helm --kube-context west upgrade -n cattle-fleet-system fleet-agent charts/fleet-agent --reset-then-reuse-values --set image.tag=v1.2.0"},
+		}, west, check.Warning, "the agent has version v1.1.9", "kubectl delete bundles.fleet.cattle.io -n fleet-default fleet-agent-west --ignore-not-found && helm --kube-context west upgrade -n cattle-fleet-system fleet-agent charts/fleet-agent --reset-then-reuse-values --set internal.image=,image.repository=REPOSITORY,image.tag=v1.2.0"},
 		"ClusterGroup is empty": {"hub-clustergroups", func(f *Facts) {
 			f.Groups[0].Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"env": "prod", "a": "b"}}
 		}, "ClusterGroup fleet-default/all", check.Warning, "no Cluster matches a=b,env=prod", "kubectl label clusters.fleet.cattle.io -n fleet-default CLUSTER a=b env=prod"},

@@ -84,7 +84,7 @@ const (
 	repair    = "fleet repair west -n fleet-default"
 	hubLog    = "kubectl logs -n cattle-fleet-system deployment/fleet-controller"
 	// helmUpgrade needs the chart, and the agent's image in the version of the hub.
-	helmUpgrade = "helm --kube-context west upgrade -n cattle-fleet-system fleet-agent charts/fleet-agent --reset-then-reuse-values --set image.tag=v1.2.0"
+	helmUpgrade = "helm --kube-context west upgrade -n cattle-fleet-system fleet-agent charts/fleet-agent --reset-then-reuse-values --set internal.image=,image.repository=REPOSITORY,image.tag=v1.2.0"
 	asked       = "ClusterRegistration fleet-default/request-1"
 	secret      = "Secret fleet-default/west-kubeconfig"
 	newSecret   = "kubectl create secret generic -n fleet-default west-kubeconfig --from-file=value=west.kubeconfig"
