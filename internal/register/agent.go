@@ -10,7 +10,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/fleet-hub/fleet/internal/config"
-	"github.com/fleet-hub/fleet/internal/identity"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/register/hubclient"
 	"github.com/fleet-hub/fleet/internal/register/recovery"
@@ -101,7 +100,7 @@ type agent struct {
 	reason   string            // as last reported
 
 	// Recovery.
-	kept       kept                              // content of the recovery Secret
+	kept       recovery.Kept                     // content of the recovery Secret
 	loss       loss                              // since when there has been no identity that the hub accepts
 	recovering *attempt                          // with the recovery token; nil before the first
 	reported   atomic.Pointer[fleet.AgentStatus] // what the next heartbeat reports of the recovery Secret
@@ -145,12 +144,6 @@ type renewal struct {
 	token    string
 	due      time.Time
 	document string // the hub document that was read for it
-}
-
-// kept is the content of the recovery Secret, as last read or written.
-type kept struct {
-	key  identity.Key // the zero Key if it was not read yet
-	data protocol.RecoveryData
 }
 
 // loss is since when the agent has had no identity that the hub accepts, and a random number for this loss.

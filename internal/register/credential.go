@@ -133,7 +133,7 @@ func (a *agent) decrypted(data map[string][]byte) (map[string][]byte, error) {
 	if len(sealed) == 0 {
 		return data, nil
 	}
-	document, err := a.kept.key.Open(string(sealed))
+	document, err := a.kept.Key.Open(string(sealed))
 	if err != nil {
 		return nil, fmt.Errorf("decrypting key %q: %w", protocol.EncryptedKey, err)
 	}

@@ -18,7 +18,7 @@ import (
 // refreshDocument reads the hub document over the verified connection. A hub without one, or one that does not show
 // it, is no error.
 func (a *agent) refreshDocument(ctx context.Context) error {
-	if a.kept.data.HubKey == "" {
+	if a.kept.Data.HubKey == "" {
 		return nil
 	}
 	text := a.renewal.document
@@ -59,12 +59,12 @@ func (a *agent) consultDocument(ctx context.Context, step registering.Outcome) {
 	if !a.pause(ctx, due) {
 		return
 	}
-	before, answer := a.kept.data, a.answer
+	before, answer := a.kept.Data, a.answer
 	err := a.fetchDocument(ctx)
 	if ctx.Err() != nil {
 		return
 	}
-	if err == nil && a.answer == answer && reflect.DeepEqual(before.Encode(), a.kept.data.Encode()) {
+	if err == nil && a.answer == answer && reflect.DeepEqual(before.Encode(), a.kept.Data.Encode()) {
 		err = errors.New("the hub document has no other address, CA or recovery token")
 	}
 	a.documents.Tried(a.now(), err)
@@ -76,7 +76,7 @@ func (a *agent) consultDocument(ctx context.Context, step registering.Outcome) {
 
 // fetchDocument reads the hub document without a credential, at each address that the agent knows.
 func (a *agent) fetchDocument(ctx context.Context) error {
-	servers := []string{a.kept.data.APIServerURL}
+	servers := []string{a.kept.Data.APIServerURL}
 	if stored := a.found.Access.Server; a.found.Identity != nil && stored != servers[0] {
 		servers = append(servers, stored)
 	}
@@ -97,7 +97,7 @@ func (a *agent) fetchDocument(ctx context.Context) error {
 // takeDocument stores what is new in a hub document: the recovery token and spread, and the address and the CA after a test. It
 // accepts only the hub key that the agent has. works means that the hub accepts the agent at its current address.
 func (a *agent) takeDocument(ctx context.Context, text string, works bool) error {
-	data := a.kept.data
+	data := a.kept.Data
 	document, err := identity.VerifyDocument(data.HubKey, text)
 	if err != nil {
 		return err
@@ -123,7 +123,7 @@ func (a *agent) takeDocument(ctx context.Context, text string, works bool) error
 	if failed == nil {
 		data.APIServerURL, data.APIServerCA, data.Serial = current.Server, current.CA, document.Serial
 	}
-	if reflect.DeepEqual(data.Encode(), a.kept.data.Encode()) {
+	if reflect.DeepEqual(data.Encode(), a.kept.Data.Encode()) {
 		return failed
 	}
 	return errors.Join(failed, a.keep(ctx, data))
@@ -134,7 +134,7 @@ func (a *agent) currentAccess() hubclient.Access {
 	if a.found.Identity != nil {
 		return a.found.Access
 	}
-	data := a.kept.data
+	data := a.kept.Data
 	return hubclient.Access{Server: data.APIServerURL, CA: data.APIServerCA, Token: data.Token, Namespace: data.ClusterNamespace}
 }
 

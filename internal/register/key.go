@@ -3,11 +3,9 @@ package register
 import (
 	"context"
 	"fmt"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/identity"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
@@ -20,60 +18,33 @@ import (
 func (a *agent) loadKept(ctx context.Context) error {
 	key, data, err := a.keeper.Load(ctx)
 	if err == nil {
-		a.setKept(kept{key, data})
+		a.setKept(recovery.Kept{Key: key, Data: data})
 	}
 	return err
 }
 
 // setKept replaces what the agent knows. A recovery with other data starts over.
-func (a *agent) setKept(now kept) {
-	before, _ := a.kept.data.Access()
-	after, _ := now.data.Access()
+func (a *agent) setKept(now recovery.Kept) {
+	before, _ := a.kept.Data.Access()
+	after, _ := now.Data.Access()
 	if before.Token != after.Token || before.APIServerURL != after.APIServerURL || string(before.APIServerCA) != string(after.APIServerCA) {
 		a.recovering = nil
 		a.recoveries.Reset()
 	}
 	a.kept = now
-	a.reported.Store(&fleet.AgentStatus{RecoveryKey: now.key.Public(), RecoveryTicket: now.receipt(), HubSerial: now.data.Serial})
-}
-
-// receipt returns the receipt of the recovery data, or "" if a recovery with them is not possible.
-func (k kept) receipt() string {
-	ticket, err := identity.VerifyTicket(k.data.HubKey, k.data.Ticket)
-	if _, isComplete := k.data.Access(); err != nil || !isComplete {
-		return ""
-	}
-	return identity.Receipt(k.data.HubKey, k.data.Token, k.data.WorkspaceKey, ticket)
-}
-
-// asTicket returns the client ID and the labels of the ticket, so that the hub finds or creates the same Cluster. If the
-// hub's key was lost, the ticket cannot be read, and those of the configuration are used.
-func (k kept) asTicket(settings config.Agent) (clientID string, labels map[string]string) {
-	ticket, err := identity.VerifyTicket(k.data.HubKey, k.data.Ticket)
-	if err != nil {
-		return k.data.ClientID, settings.Labels
-	}
-	return ticket.ClientID, ticket.Labels
-}
-
-// documentOf returns the serial and the recovery spread of the last hub document, if it was signed with this key.
-func (k kept) documentOf(hubKey string) (serial int64, spread time.Duration) {
-	if k.data.HubKey != hubKey {
-		return 0, 0
-	}
-	return k.data.Serial, k.data.RecoverySpread
+	a.reported.Store(&fleet.AgentStatus{RecoveryKey: now.Key.Public(), RecoveryTicket: now.Receipt(), HubSerial: now.Data.Serial})
 }
 
 // keep stores the data in the recovery Secret if it has changed.
 func (a *agent) keep(ctx context.Context, data protocol.RecoveryData) error {
-	if a.kept.key.Public() == "" {
+	if a.kept.Key.Public() == "" {
 		if err := a.loadKept(ctx); err != nil {
 			return err
 		}
 	}
-	err := a.keeper.Save(context.WithoutCancel(ctx), a.kept.key, data)
+	err := a.keeper.Save(context.WithoutCancel(ctx), a.kept.Key, data)
 	if err == nil {
-		a.setKept(kept{a.kept.key, data})
+		a.setKept(recovery.Kept{Key: a.kept.Key, Data: data})
 	}
 	return err
 }
@@ -99,11 +70,11 @@ func (a *agent) sign(ctx context.Context, request *fleet.ClusterRegistration, to
 	if hub != "" {
 		claims.Hub = identity.Thumbprint(hub)
 	}
-	proof, err := a.kept.key.Prove(claims)
+	proof, err := a.kept.Key.Prove(claims)
 	if err != nil {
 		return fmt.Errorf("signing the request: %w", err)
 	}
-	metav1.SetMetaDataAnnotation(&request.ObjectMeta, annotation.AgentKey, a.kept.key.Public())
+	metav1.SetMetaDataAnnotation(&request.ObjectMeta, annotation.AgentKey, a.kept.Key.Public())
 	metav1.SetMetaDataAnnotation(&request.ObjectMeta, annotation.AgentProof, proof)
 	return nil
 }

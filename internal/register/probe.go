@@ -93,7 +93,7 @@ func (a *agent) proveAtNewAddress(ctx context.Context) (there hubclient.Access, 
 // hub. Agents of hubs without a document know no such key. Then errAnotherHub only prevents mistakes: another key has signed
 // the import token. If the document names the address, its serial is returned, otherwise 0.
 func (a *agent) proveHub(ctx context.Context, there hubclient.Access) (serial int64, err error) {
-	kept := a.kept.data
+	kept := a.kept.Data
 	if kept.HubKey == "" {
 		own, other := protocol.SigningKeyOf(a.found.Access.Token), protocol.SigningKeyOf(there.Token)
 		if own != "" && other != "" && own != other {

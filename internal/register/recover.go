@@ -29,7 +29,7 @@ func (a *agent) noticeLoss() {
 // lookAtKept reads the recovery Secret at start, so that the agent has a key, and while it has no working identity. While an
 // identity is in use, a missing Secret must not replace what the agent knows: the next refresh restores it.
 func (a *agent) lookAtKept(ctx context.Context) {
-	if a.kept.key.Public() != "" && (a.serving != nil || a.answer.Answer == registering.Accepted) || a.keeps.Until(a.now()) > 0 {
+	if a.kept.Key.Public() != "" && (a.serving != nil || a.answer.Answer == registering.Accepted) || a.keeps.Until(a.now()) > 0 {
 		return
 	}
 	err := a.loadKept(ctx)
@@ -41,14 +41,14 @@ func (a *agent) lookAtKept(ctx context.Context) {
 
 // recoveryState returns what the agent can recover with, or nil.
 func (a *agent) recoveryState() *registering.Recovery {
-	access, complete := a.kept.data.Access()
-	canVerify := a.kept.data.HubKey != "" && access.APIServerURL != ""
-	if a.kept.key.Public() == "" || !complete && !canVerify {
+	access, complete := a.kept.Data.Access()
+	canVerify := a.kept.Data.HubKey != "" && access.APIServerURL != ""
+	if a.kept.Key.Public() == "" || !complete && !canVerify {
 		return nil
 	}
 	state := &registering.Recovery{
 		Server: access.APIServerURL, CanRequest: complete, CanVerify: canVerify,
-		Since: a.loss.since, Chance: a.loss.chance, Spread: a.kept.data.RecoverySpread,
+		Since: a.loss.since, Chance: a.loss.chance, Spread: a.kept.Data.RecoverySpread,
 	}
 	if a.recovering != nil {
 		state.Attempt = a.recovering.Attempt

@@ -50,10 +50,10 @@ func (a *agent) refreshRecovery(ctx context.Context) error {
 		return err
 	}
 	secret, err := hub.Credential(ctx, namespace, names.Recovery)
-	if err != nil && (!apierrors.IsNotFound(err) || a.kept.receipt() == "") {
+	if err != nil && (!apierrors.IsNotFound(err) || a.kept.Receipt() == "") {
 		return fmt.Errorf("reading Secret %s/%s: %w", namespace, names.Recovery, err)
 	}
-	given, all := a.kept.data.Recovery, a.kept.data // if the hub has nothing newer
+	given, all := a.kept.Data.Recovery, a.kept.Data // if the hub has nothing newer
 	if err == nil {
 		if given, err = protocol.ParseRecovery(secret.Data); err != nil {
 			return err
@@ -67,8 +67,8 @@ func (a *agent) refreshRecovery(ctx context.Context) error {
 
 // merged returns the data of the recovery Secret with what the hub gave. The address and the CA are those in use.
 func (a *agent) merged(given protocol.Recovery, all protocol.RecoveryData) protocol.RecoveryData {
-	access, data := a.found.Access, a.kept.data
-	data.Serial, data.RecoverySpread = a.kept.documentOf(given.HubKey)
+	access, data := a.found.Access, a.kept.Data
+	data.Serial, data.RecoverySpread = a.kept.DocumentOf(given.HubKey)
 	data.Recovery = given
 	data.APIServerURL, data.APIServerCA = access.Server, access.CA
 	data.ClusterNamespace = a.found.Identity.ClusterNamespace
@@ -92,7 +92,7 @@ func (a *agent) keepGranted(ctx context.Context, at *attempt) {
 			SystemRegistrationNamespace: at.bootstrap.SystemRegistrationNamespace,
 			ClientID:                    at.Request.ClientID,
 		}
-		data.Serial, data.RecoverySpread = a.kept.documentOf(at.granted.HubKey)
+		data.Serial, data.RecoverySpread = a.kept.DocumentOf(at.granted.HubKey)
 		a.refreshDaily()
 	}
 	a.warnUnlessKept(a.keep(ctx, data))

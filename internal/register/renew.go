@@ -80,15 +80,15 @@ func (a *agent) storeRenewed(ctx context.Context) {
 // lifetimeWanted returns the lifetime of credentials in the hub document. It returns the current one if the agent accepts no
 // document. What it has read is left to the refresh that follows.
 func (a *agent) lifetimeWanted(ctx context.Context, current time.Duration) time.Duration {
-	if a.kept.data.HubKey == "" {
+	if a.kept.Data.HubKey == "" {
 		return current
 	}
 	text, err := a.readDocument(ctx, a.found.Access)
 	if err != nil {
 		return current
 	}
-	document, err := identity.VerifyDocument(a.kept.data.HubKey, text)
-	if err != nil || document.Serial < a.kept.data.Serial {
+	document, err := identity.VerifyDocument(a.kept.Data.HubKey, text)
+	if err != nil || document.Serial < a.kept.Data.Serial {
 		return current
 	}
 	a.renewal.document = text

@@ -61,7 +61,7 @@ func (a *agent) missingConfig() time.Duration {
 func (a *agent) attemptOf(step registering.Outcome) *attempt {
 	if step.Recovery {
 		if a.recovering == nil {
-			access, _ := a.kept.data.Access()
+			access, _ := a.kept.Data.Access()
 			a.recovering = &attempt{bootstrap: access, isRecovery: true}
 		}
 		return a.recovering
@@ -86,7 +86,7 @@ func (a *agent) request(ctx context.Context, at *attempt) error {
 	}
 	hubKey := "" // a bootstrap secret may be from another hub
 	if at.isRecovery {
-		hubKey = a.kept.data.HubKey
+		hubKey = a.kept.Data.HubKey
 	}
 	if err := a.sign(ctx, asked, at.bootstrap.Token, hubKey); err != nil {
 		return err
@@ -119,8 +119,8 @@ func (a *agent) newRequest(ctx context.Context, at *attempt) (*fleet.ClusterRegi
 	}
 	in := registering.RequestInput{Bootstrap: at.bootstrap, Config: a.found.Config, Random: random, Pod: a.Pod}
 	if at.isRecovery {
-		in.Ticket = a.kept.data.Ticket
-		in.Config.ClientID, in.Config.Labels = a.kept.asTicket(in.Config)
+		in.Ticket = a.kept.Data.Ticket
+		in.Config.ClientID, in.Config.Labels = a.kept.AsTicket(in.Config)
 	}
 	if in.Config.ClientID == "" {
 		if in.SystemUID, err = a.systemUID(ctx); err != nil {

@@ -46,7 +46,7 @@ func (a *agent) storeMove(ctx context.Context) bool {
 	}
 	a.log.Info("using the hub address and CA of the bootstrap secret from now on; the identity stays the same", "hub", a.there.Server)
 	if a.proof > 0 { // the hub sees in the serial that the agent knows its address
-		data := a.kept.data
+		data := a.kept.Data
 		data.APIServerURL, data.APIServerCA, data.Serial = a.there.Server, a.there.CA, a.proof
 		a.warnUnlessKept(a.keep(ctx, data))
 	}
