@@ -20,8 +20,9 @@ import (
 const watchFor = 30 * time.Second
 
 // fetchCredential polls for the credential of the pending request. It returns when the credential exists, the
-// request has expired, the token is in doubt, or one of the agent's Secrets changes.
-func (a *agent) fetchCredential(ctx context.Context, at *attempt) {
+// request has expired, the token is in doubt, the answer to the stored identity changes, or one of the agent's Secrets.
+func (a *agent) fetchCredential(ctx context.Context, step registering.Outcome) {
+	at := a.attemptOf(step)
 	request := *at.Request
 	namespace, name := at.bootstrap.SystemRegistrationNamespace, names.CredentialSecret(request.ClientID, request.ClientRandom)
 	mayWatch := true
@@ -51,25 +52,26 @@ func (a *agent) fetchCredential(ctx context.Context, at *attempt) {
 			a.pause(ctx, registering.LatestPoll)
 			return
 		}
-		a.remind(at, err)
-		if !a.pause(ctx, max(pace.Jitter(registering.PollPause(age), a.Random), pace.Spread(kube.RetryAfter(err), a.Random))) {
+		if !a.waitToPoll(ctx, step, at, err) {
 			return
 		}
 	}
 }
 
-// reminding is the interval between log lines about a request that is not granted.
-const reminding = time.Minute
-
-// remind logs that the request is still not granted and where the reason is shown. Only the hub knows the reason.
-func (a *agent) remind(at *attempt, err error) {
+// waitToPoll waits before the next poll. Once a minute, it tests the stored identity and logs that the request is not granted and
+// where the reason is shown, because only the hub knows it. It returns false if the agent has to decide again.
+func (a *agent) waitToPoll(ctx context.Context, step registering.Outcome, at *attempt, err error) bool {
 	request := *at.Request
-	if a.now().Sub(at.reminded) < reminding {
-		return
+	if a.now().Sub(at.reminded) >= time.Minute {
+		at.reminded = a.now()
+		a.log.Warn("the hub has not granted the registration yet; see condition Granted of the ClusterRegistration on the hub",
+			"registration", request.Namespace+"/"+request.Name, "error", err)
+		if a.retestStored(ctx, step) {
+			return false
+		}
 	}
-	at.reminded = a.now()
-	a.log.Warn("the hub has not granted the registration yet; see condition Granted of the ClusterRegistration on the hub",
-		"registration", request.Namespace+"/"+request.Name, "error", err)
+	age := a.now().Sub(request.MadeAt)
+	return a.pause(ctx, max(pace.Jitter(registering.PollPause(age), a.Random), pace.Spread(kube.RetryAfter(err), a.Random)))
 }
 
 // watchCredential waits for the Secret to appear and returns it. Otherwise it returns the hub's error, or

@@ -54,6 +54,15 @@ func (a *agent) probeStored(ctx context.Context, after time.Duration) {
 	}
 }
 
+// retestStored tests the stored identity while the agent requests another. It reports whether the answer has changed.
+func (a *agent) retestStored(ctx context.Context, step registering.Outcome) bool {
+	before := a.answer.Answer
+	if step.ProbeStored && a.probes.Until(a.now()) <= 0 {
+		a.probeStored(ctx, 0)
+	}
+	return a.answer.Answer != before
+}
+
 // probeNewAddress tests the stored identity at the address in the bootstrap secret.
 func (a *agent) probeNewAddress(ctx context.Context) {
 	there, serial, err := a.proveAtNewAddress(ctx)

@@ -205,6 +205,54 @@ func TestRecoveryStories_MatchTheGoldens(t *testing.T) {
 	})
 }
 
+// The hub rejects the identity, and accepts it again in minute three, while it does not grant the request that the agent has made
+// meanwhile. A bootstrap secret of another hub, or without which the agent could not return, is used nevertheless.
+func TestIdentityAcceptedAgainBeforeTheGrant_IsUsed(t *testing.T) {
+	tests := map[string]struct {
+		prepare func(*world, *keeper)
+		serves  string // at this address
+		token   string
+	}{
+		"recovery request is pending": {serves: hubURL, token: "old", prepare: func(w *world, k *keeper) { k.keep(w) }},
+		"recovery request is refused": {serves: hubURL, token: "old", prepare: func(w *world, k *keeper) {
+			k.keep(w)
+			w.refuse = apierrors.NewForbidden(fleet.Resource("clusterregistrations"), "", nil)
+		}},
+		"bootstrap request is pending": {serves: hubURL, token: "old", prepare: func(w *world, k *keeper) {
+			k.keep(w)
+			w.bootstrapSecret("import-1")
+		}},
+		"bootstrap request is pending, no recovery is possible": {serves: hubURL, token: "account-1", prepare: func(w *world, _ *keeper) {
+			w.bootstrapSecret("import-1")
+		}},
+		"bootstrap request to another hub is pending": {serves: otherURL, token: "account-1", prepare: func(w *world, k *keeper) {
+			k.keep(w)
+			w.bootstrapSecret("import-1", at(otherURL))
+		}},
+		"bootstrap secret of the moved hub arrives": {serves: movedURL, token: "old", prepare: func(w *world, k *keeper) {
+			k.keep(w)
+			w.anonymous = map[string]string{movedURL: k.signed(w, 6, movedURL, w.ca)}
+			w.later(3*time.Minute, "admin", "upgrades the chart", func() { w.bootstrapSecret("import-1", at(movedURL)) })
+		}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.grant.credential = 10 * time.Minute
+				w.identitySecret("old")
+				test.prepare(w, w.keeper())
+				w.later(3*time.Minute, "hub", "accepts the account again", func() { w.accounts["old"] = true })
+				w.run(20 * time.Minute)
+				if w.times("POST clusterregistration") == 0 || w.times("serves fleet-default") == 0 || w.hub.Host != test.serves || w.token() != test.token {
+					t.Errorf("the agent does not serve as %s at %s:\n%s", test.token, test.serves, strings.Join(w.lines, "\n"))
+				}
+				w.expectMissing(names.AgentBootstrap)
+			})
+		})
+	}
+}
+
 // A hub that gives nothing for a recovery is served as before: the recovery Secret does not change.
 func TestHubThatGivesNothing_RecoverySecretStaysAsItIs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -129,7 +129,7 @@ func (a *agent) awaitStep(ctx context.Context, step registering.Outcome) {
 	case registering.AnswerToStored, registering.AnswerElsewhere:
 		a.probe(ctx, step)
 	case registering.GrantedCredential:
-		a.fetchCredential(ctx, a.attemptOf(step))
+		a.fetchCredential(ctx, step)
 	case registering.AnswerToCredential:
 		a.proveCredential(ctx, a.attemptOf(step))
 	case registering.RecoveryTurn:

@@ -23,7 +23,7 @@ func (a *agent) requestStep(ctx context.Context, step registering.Outcome) {
 	if !step.Recovery {
 		due = max(a.requests.Until(a.now()), a.renewals.Until(a.now()), a.missingConfig())
 	}
-	if !a.pause(ctx, due) {
+	if !a.pause(ctx, due) || a.retestStored(ctx, step) {
 		return
 	}
 	err := a.request(ctx, at)

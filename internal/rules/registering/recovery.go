@@ -79,7 +79,7 @@ func recoverIdentity(in Input) Outcome {
 	if useless && r.CanVerify {
 		return Outcome{Stage: Await, Awaited: HubDocument, ProbeStored: in.Stored != nil}
 	}
-	step := r.next(in.Now)
+	step := r.next(in)
 	step.Recovery = true
 	return step
 }

@@ -92,10 +92,10 @@ func TestDecide_Recovery(t *testing.T) {
 			in: agentState(agentConfigProblem, agentRecovery(long)), want: request,
 		},
 		"rejected for longer than the turn: recovery request": {
-			in: agentState(agentStored(Rejected, long), agentRecovery(long)), want: request,
+			in: agentState(agentStored(Rejected, long), agentRecovery(long)), want: askingToo(request),
 		},
 		"CA is no longer trusted: recovery request": {
-			in: agentState(agentStored(Untrusted, long), agentRecovery(long)), want: request,
+			in: agentState(agentStored(Untrusted, long), agentRecovery(long)), want: askingToo(request),
 		},
 
 		// A bootstrap secret comes first.
@@ -104,6 +104,17 @@ func TestDecide_Recovery(t *testing.T) {
 		},
 		"bootstrap secret appears while the answer is awaited: it is used": {
 			in: agentState(here, agentRecovery(long, recoveryRequested(0))), want: Outcome{Stage: Request},
+		},
+		"bootstrap secret is used, hub rejects the identity: it is tested again": {
+			in: agentState(here, agentStored(Rejected, long), agentRecovery(long)), want: askingToo(Outcome{Stage: Request}),
+		},
+		"bootstrap request is pending, no recovery is possible: the identity is not tested": {
+			in:   agentState(here, agentStored(Rejected, long), agentRequested(0), agentRecovery(long, noTicket)),
+			want: Outcome{Stage: Await, Awaited: GrantedCredential},
+		},
+		"bootstrap request to another hub is pending: the identity is not tested": {
+			in:   agentState(elsewhere, agentStored(Rejected, long), agentMoved(Rejected, long), agentRequested(0), agentRecovery(long)),
+			want: Outcome{Stage: Await, Awaited: GrantedCredential},
 		},
 		"bootstrap secret is rejected: recovery request": {
 			in: agentState(here, agentTokenSaid(Rejected, long), agentRecovery(long)), want: request,

@@ -128,17 +128,20 @@ type Attempt struct {
 	Proof      LastAnswer
 }
 
-// next returns the step that continues the attempt.
-func (a Attempt) next(now time.Time) Outcome {
+// next returns the step that continues the attempt. Until a credential is granted, the hub may accept the stored identity again.
+// The agent returns to it only if it can recover, because the hub may still grant the request, and then revokes the stored identity.
+// With a bootstrap secret of another hub, the agent is meant to leave its hub.
+func (a Attempt) next(in Input) Outcome {
+	probe := in.Stored != nil && canRecover(in) && in.Recovery.CanRequest
 	switch {
-	case a.Request == nil, now.Sub(a.Request.MadeAt) >= CredentialPatience:
-		return Outcome{Stage: Request}
+	case a.Request == nil, in.Now.Sub(a.Request.MadeAt) >= CredentialPatience:
+		return Outcome{Stage: Request, ProbeStored: probe}
 	case a.Credential == nil:
-		return Outcome{Stage: Await, Awaited: GrantedCredential}
+		return Outcome{Stage: Await, Awaited: GrantedCredential, ProbeStored: probe}
 	case a.Proof.Answer == Accepted:
 		return Outcome{Stage: Use, Store: true}
-	case a.Proof.against(now, ProofPatience):
-		return Outcome{Stage: Request} // the granted credential does not work: request another one
+	case a.Proof.against(in.Now, ProofPatience):
+		return Outcome{Stage: Request, ProbeStored: probe} // the granted credential does not work: request another one
 	}
 	return Outcome{Stage: Await, Awaited: AnswerToCredential}
 }
@@ -281,7 +284,7 @@ func canRegister(in Input) bool { return in.Bootstrap != nil && in.ConfigProblem
 func register(in Input) Outcome {
 	switch {
 	case canRegister(in) && !in.Token.against(in.Now, RejectionPatience):
-		step := in.next(in.Now)
+		step := in.next(in)
 		step.DropBootstrap = step.Store
 		return step
 	case canRecover(in):
