@@ -278,6 +278,32 @@ func TestBootstrapSecretOfAnotherHub_DoesNotSendTheIdentityThere(t *testing.T) {
 	}
 }
 
+// The old address is off. The new one does not accept the agent before minute six, as with a restore that is not complete.
+func TestNewAddressThatRejectsTheAgentAtFirst_IsUsedWhenItAcceptsIt(t *testing.T) {
+	for name, rejects := range map[string]func(w *world) *bool{
+		"401":        func(w *world) *bool { return &w.strangers },
+		"another CA": func(w *world) *bool { return &w.untrusted },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				k := w.keeper()
+				k.keep(w, func(data map[string][]byte) { data["serial"] = []byte("5") })
+				w.anonymous = map[string]string{movedURL: k.signed(w, 6, movedURL, w.ca)}
+				w.accounts["account-0"] = true
+				w.identitySecret("account-0")
+				w.later(time.Minute, "hub", "moves", func() { w.down, *rejects(w) = true, true; w.bootstrapSecret("import-1", at(movedURL)) })
+				w.later(6*time.Minute, "hub", "accepts the agent at the new address", func() { *rejects(w) = false })
+				w.run(time.Hour)
+				if w.times("as account-0 at "+movedURL+": ok") == 0 || w.times("serves fleet-default") != 2 || w.storedToken() != "account-0" {
+					t.Errorf("the agent does not serve at the new address:\n%s", strings.Join(w.lines, "\n"))
+				}
+				w.expectMissing(names.AgentBootstrap)
+			})
+		})
+	}
+}
+
 // The hub has no document, as those of Rancher Fleet. The tokens show whether it is probably the same.
 func TestBootstrapSecretWithATokenOfAnotherKey_DoesNotSendTheIdentityThere(t *testing.T) {
 	token := func(key, issuer string) string {

@@ -40,7 +40,7 @@ func newRetries(random io.Reader) retries {
 		recoveries: of(firstRecoveryPause, longRecoveryPause),
 		keeps:      of(firstPause, time.Minute), // reads of the recovery Secret
 		refreshes:  of(firstRefreshPause, longRefreshPause),
-		documents:  of(firstRecoveryPause, 5*time.Minute),
+		documents:  of(firstRecoveryPause, 5*time.Minute), // also new tries of a rejected bootstrap secret
 	}
 }
 

@@ -26,6 +26,11 @@ func (a *agent) probe(ctx context.Context, step registering.Outcome) {
 	here, there := a.probes.Until(a.now()), a.moves.Until(a.now())
 	if !step.ProbeNewAddress || step.ProbeStored && here <= there {
 		a.probeStored(ctx, here)
+		refused := a.moved.Answer == registering.Rejected || a.moved.Answer == registering.Untrusted
+		if step.Stage == registering.Await && refused && a.answer.Answer == registering.Unanswered && a.documents.Until(a.now()) <= 0 {
+			a.documents.Tried(a.now(), nil)
+			a.moved, a.attempt = registering.LastAnswer{}, nil // the server at the new address may have just started
+		}
 		return
 	}
 	if a.pause(ctx, there) {
