@@ -1,15 +1,21 @@
 package register
 
 import (
+	"errors"
 	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/identity"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
+	"github.com/fleet-hub/fleet/internal/register/hubclient"
 	"github.com/fleet-hub/fleet/internal/rules/registering"
 	"github.com/fleet-hub/fleet/internal/rules/rulestest"
 )
@@ -194,6 +200,31 @@ func TestBootstrapTokenRejectedForAMinute_IsTriedAgainAfterTheHubDocument(t *tes
 			t.Errorf("the agent did not register:\n%s", strings.Join(w.lines, "\n"))
 		}
 		w.expectMissing(names.AgentBootstrap)
+	})
+}
+
+// The agent's objects cannot be read from hour 5 to 40, so that the work restarts at the new address only then. Its token is renewed
+// twice meanwhile: when the agent reads the address, and 15 hours later.
+func TestRenewalAfterAMoveByTheDocument_WorkRestartsAtTheNewAddress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		k := w.keeper()
+		k.keep(w)
+		first := tokenFor(0, 24*time.Hour)
+		w.accounts[first] = true
+		w.identitySecret(first, func(a *hubclient.Access) { a.Server = otherURL })
+		w.local.PrependReactor("get", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
+			now := time.Since(w.start)
+			return now > 5*time.Hour && now < 40*time.Hour, nil, errors.New("unable to transform key")
+		})
+		w.later(6*time.Hour, "user", "changes an object", func() { w.configure(config.Agent{}) })
+		w.later(7*time.Hour, "hub", "publishes its new address", func() {
+			w.document = k.sign(w, identity.Document{URL: hubURL, CA: w.ca, Serial: 2, AddressSerial: 2, Lifetime: 24 * time.Hour})
+		})
+		w.run(42 * time.Hour)
+		if w.renewal.accepted < 3 || w.hub.Host != hubURL || w.times("serves fleet-default") != 2 {
+			t.Errorf("renewed %d times; serves at %s, want %s:\n%s", w.renewal.accepted, w.hub.Host, hubURL, strings.Join(w.lines, "\n"))
+		}
 	})
 }
 

@@ -72,7 +72,8 @@ func (a *agent) renewToken(ctx context.Context) error {
 
 // storeRenewed stores the token in use. If that fails, keepToken tries again.
 func (a *agent) storeRenewed(ctx context.Context) {
-	if a.write(ctx, a.found.IdentitySecret, a.found.Access, *a.found.Identity) == nil {
+	serves := a.isServing() // not if a hub document has moved the identity: then the work restarts at the new address
+	if a.write(ctx, a.found.IdentitySecret, a.found.Access, *a.found.Identity) == nil && serves {
 		a.serving.key = a.found.IdentityKey()
 	}
 }
