@@ -1,6 +1,7 @@
 package register
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/base64"
 	"errors"
@@ -24,6 +25,8 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/register/hubclient"
+	"github.com/fleet-hub/fleet/internal/register/pace"
+	"github.com/fleet-hub/fleet/internal/rules/registering"
 )
 
 // tokenFor is a token of the agent's account with this lifetime. All tokens have another serial.
@@ -200,6 +203,26 @@ func TestTokenThatExpiredBeforeItsRenewal_IdentityIsTested(t *testing.T) {
 		if len(w.requests) != 1 || w.times("serves fleet-default") != 2 {
 			t.Errorf("%d requests, want one; served %d times, want twice:\n%s", len(w.requests), w.times("serves fleet-default"), strings.Join(w.lines, "\n"))
 		}
+	})
+}
+
+// The chart delivers a bootstrap secret with the CA first, and then the mode that requires it. A renewal between them does not use
+// the secret.
+func TestBootstrapSecretBeforeARenewal_IsKeptForTheConfiguration(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		first := tokenFor(0, 10*time.Minute)
+		w.accounts[first] = true
+		w.identitySecret(first, func(a *hubclient.Access) { a.CA = nil })
+		w.configure(config.Agent{AgentTLSMode: config.TLSModeSystemStore})
+		due := registering.RenewIn(10*time.Minute, false, pace.FineChance(zeros{}))
+		w.later(due-time.Second, "admin", "delivers the CA", func() { w.bootstrapSecret("import-1") })
+		w.later(due+2*time.Second, "admin", "makes the mode strict", func() { w.configure(config.Agent{AgentTLSMode: config.TLSModeStrict}) })
+		w.run(5 * time.Minute)
+		if w.renewal.accepted != 1 || w.storedToken() != tokenFor(1, 10*time.Minute) || !bytes.Equal(w.hub.CAData, w.ca) {
+			t.Errorf("renewed %d times, served with CA %q:\n%s", w.renewal.accepted, w.hub.CAData, strings.Join(w.lines, "\n"))
+		}
+		w.expectMissing(names.AgentBootstrap)
 	})
 }
 

@@ -57,7 +57,7 @@ func (a *agent) storeCredential(ctx context.Context, at *attempt) bool {
 	}) != nil {
 		return false
 	}
-	a.obtained = granted.Token
+	a.obtained, a.used = granted.Token, true
 	if at.isRecovery {
 		a.recovering = nil // so that the next loss does not end with the same credential
 	}

@@ -34,7 +34,7 @@ func (a *agent) write(ctx context.Context, seen *corev1.Secret, access hubclient
 	}
 	a.found.SetIdentity(written, identity, access)
 	a.answer = registering.LastAnswer{Answer: registering.Accepted, Since: a.now()}
-	a.moved, a.used, a.outdated = registering.LastAnswer{}, true, ""
+	a.moved, a.outdated = registering.LastAnswer{}, ""
 	return nil
 }
 
@@ -44,6 +44,7 @@ func (a *agent) storeMove(ctx context.Context) bool {
 	if err := a.write(ctx, a.found.IdentitySecret, a.there, *a.found.Identity); err != nil {
 		return false
 	}
+	a.used = true
 	a.log.Info("using the hub address and CA of the bootstrap secret from now on; the identity stays the same", "hub", a.there.Server)
 	if a.proof > 0 { // the hub sees in the serial that the agent knows its address
 		data := a.kept.Data
