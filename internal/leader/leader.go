@@ -136,7 +136,7 @@ func (o Options) elector(client coordinationv1.LeasesGetter, attempt *attempt, s
 			},
 			OnStoppedLeading: func() {},
 			OnNewLeader: func(identity string) {
-				if identity != o.Identity {
+				if identity != "" && identity != o.Identity { // "" if the Lease was released
 					o.sayStandingBy(identity)
 					attempt.standBy()
 				}

@@ -134,6 +134,10 @@ func TestLeaseThatCannotBeWritten_AgentIsNotReadyAndLogsTheCause(t *testing.T) {
 			holder: pod + "_abc", after: 125 * time.Second, ready: true, reason: "standing by", logged: full,
 			later: func(c *fullCluster) { c.hold(other) },
 		},
+		"the holder releases the Lease, without watches: not ready": {
+			holder: other, unwatched: true, after: 125 * time.Second, reason: full, logged: full,
+			later: func(c *fullCluster) { c.hold("") },
+		},
 		"the holder renews again, without watches: standby": {
 			holder: other, unwatched: true, after: 125 * time.Second, ready: true, reason: "standing by", logged: full,
 			later: func(c *fullCluster) { c.hold(other) },
