@@ -32,13 +32,14 @@ type use struct {
 	deleted types.UID
 }
 
-// noteUse remembers who uses the credential of a request, so that each heartbeat is read at most once for that.
+// noteUse remembers who uses the credential of a request, so that each heartbeat is read at most once for that. While the
+// rights of its account are repaired, an earlier use still counts.
 func (h *handler) noteUse(r *run) {
 	h.using.Lock()
 	defer h.using.Unlock()
 	now := use{asked: r.in.HeartbeatAsked}
-	if r.out.InUse {
-		now.account, now.deleted = string(r.in.Account.UID), h.useOf(r.key()).deleted
+	if account := r.in.Account; account != nil && (r.out.InUse || r.in.UsedBy == string(account.UID)) {
+		now.account, now.deleted = string(account.UID), h.useOf(r.key()).deleted
 	}
 	if now == (use{}) {
 		h.used.Delete(r.key())

@@ -166,6 +166,24 @@ func TestHeartbeatOfTheFormerAgent_KeepsTheCredential(t *testing.T) {
 	hubtest.ExpectWoken(t, hub, wokenCredential)
 }
 
+// The heartbeat of an agent that registered again is read once. While its rights are repaired, the hub keeps what it read.
+func TestRightsDeletedAfterFirstUse_AreRepairedWithoutAnotherCredential(t *testing.T) {
+	before := time.Date(2026, 1, 1, 11, 0, 0, 0, time.UTC)
+	hub := start(t, request(), cluster(seen(before)), asked())
+	settle(t, hub, 3)
+	answered := hubtest.MustGet[*corev1.ServiceAccount](t, hub, clusterNamespace, account)
+	hub.Put(cluster(seen(before.Add(15*time.Minute)), reportedBy(string(answered.UID))))
+	settle(t, hub, 1)
+	if err := endCredential(hub); err != nil {
+		t.Fatal(err)
+	}
+	expectAnswerGone(t, hub)
+	hub.Remove(hubtest.MustGet[*rbacv1.Role](t, hub, "ws", "r1"))
+	hub.Requests()
+	settle(t, hub, 3)
+	expectRequests(t, hub, "create Role ws/r1")
+}
+
 func reportedBy(account string) func(*fleet.Cluster) {
 	return func(c *fleet.Cluster) {
 		c.ManagedFields = []metav1.ManagedFieldsEntry{{
