@@ -2,7 +2,6 @@ package register
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -108,7 +107,7 @@ func (a *agent) watchCredential(ctx context.Context, at *attempt, namespace, nam
 
 // takeCredential keeps the credential, and what the hub gives for a recovery, and returns true if it is complete.
 func (a *agent) takeCredential(at *attempt, secret *corev1.Secret) bool {
-	data, err := a.decrypted(secret.Data)
+	data, err := a.kept.Decrypted(secret.Data)
 	var credential protocol.Credential
 	if err == nil {
 		credential, err = protocol.ParseCredential(data)
@@ -126,18 +125,4 @@ func (a *agent) takeCredential(at *attempt, secret *corev1.Secret) bool {
 	}
 	a.log.Debug("credential received", "cluster", credential.ClusterNamespace+"/"+credential.ClusterName)
 	return true
-}
-
-// decrypted returns the data of a credential Secret. The answer to a recovery request is encrypted for the agent's key,
-// because all agents of a workspace share the recovery account.
-func (a *agent) decrypted(data map[string][]byte) (map[string][]byte, error) {
-	sealed := data[protocol.EncryptedKey]
-	if len(sealed) == 0 {
-		return data, nil
-	}
-	document, err := a.kept.Key.Open(string(sealed))
-	if err != nil {
-		return nil, fmt.Errorf("decrypting key %q: %w", protocol.EncryptedKey, err)
-	}
-	return protocol.ParseAnswer(document)
 }

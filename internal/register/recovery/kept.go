@@ -1,6 +1,7 @@
 package recovery
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/fleet-hub/fleet/internal/config"
@@ -39,4 +40,18 @@ func (k Kept) DocumentOf(hubKey string) (serial int64, spread time.Duration) {
 		return 0, 0
 	}
 	return k.Data.Serial, k.Data.RecoverySpread
+}
+
+// Decrypted returns the data of a credential Secret. The answer to a recovery request is encrypted for the agent's key,
+// because all agents of a workspace share the recovery account.
+func (k Kept) Decrypted(data map[string][]byte) (map[string][]byte, error) {
+	sealed := data[protocol.EncryptedKey]
+	if len(sealed) == 0 {
+		return data, nil
+	}
+	document, err := k.Key.Open(string(sealed))
+	if err != nil {
+		return nil, fmt.Errorf("decrypting key %q: %w", protocol.EncryptedKey, err)
+	}
+	return protocol.ParseAnswer(document)
 }
