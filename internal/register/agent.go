@@ -101,6 +101,7 @@ type agent struct {
 
 	// Recovery.
 	kept       recovery.Kept                     // content of the recovery Secret
+	unkept     *protocol.RecoveryData            // given with the identity in use, but not stored yet; nil if it is stored
 	loss       loss                              // since when there has been no identity that the hub accepts
 	recovering *attempt                          // with the recovery token; nil before the first
 	reported   atomic.Pointer[fleet.AgentStatus] // what the next heartbeat reports of the recovery Secret

@@ -14,13 +14,19 @@ import (
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
-// loadKept reads the recovery Secret, and creates a missing one. If that fails, the agent works without it.
+// loadKept reads the recovery Secret, and creates a missing one. If that fails, the agent works without it. It does
+// not use data of an earlier hub that it could not replace.
 func (a *agent) loadKept(ctx context.Context) error {
 	key, data, err := a.keeper.Load(ctx)
-	if err == nil {
-		a.setKept(recovery.Kept{Key: key, Data: data})
+	if err != nil {
+		return err
 	}
-	return err
+	if a.unkept != nil {
+		data = *a.unkept
+	}
+	a.setKept(recovery.Kept{Key: key, Data: data})
+	a.keepAgain(ctx)
+	return nil
 }
 
 // setKept replaces what the agent knows. A recovery with other data starts over.
@@ -44,9 +50,17 @@ func (a *agent) keep(ctx context.Context, data protocol.RecoveryData) error {
 	}
 	err := a.keeper.Save(context.WithoutCancel(ctx), a.kept.Key, data)
 	if err == nil {
+		a.unkept = nil
 		a.setKept(recovery.Kept{Key: a.kept.Key, Data: data})
 	}
 	return err
+}
+
+// keepAgain tries again to store what the hub gave together with the identity.
+func (a *agent) keepAgain(ctx context.Context) {
+	if a.unkept != nil {
+		a.warnUnlessKept(a.keep(ctx, *a.unkept))
+	}
 }
 
 // sign adds the agent's public key and a proof to a request, for the account of the token that it is made with. A token

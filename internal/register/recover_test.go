@@ -3,6 +3,7 @@ package register
 import (
 	"bytes"
 	"crypto/rand"
+	"errors"
 	"maps"
 	"net/http"
 	"slices"
@@ -16,6 +17,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/fleet-hub/fleet/internal/identity"
 	"github.com/fleet-hub/fleet/internal/protocol"
@@ -248,6 +251,42 @@ func TestIdentityAcceptedAgainBeforeTheGrant_IsUsed(t *testing.T) {
 					t.Errorf("the agent does not serve as %s at %s:\n%s", test.token, test.serves, strings.Join(w.lines, "\n"))
 				}
 				w.expectMissing(names.AgentBootstrap)
+			})
+		})
+	}
+}
+
+// The agent joins another hub, and the recovery Secret cannot be written for five minutes. The identity is lost before or after that.
+// The data of the earlier hub must not be used.
+func TestRecoverySecretNotWrittenAtAChangeOfHub_AgentStaysWithTheNewHub(t *testing.T) {
+	for name, test := range map[string]struct {
+		lost     time.Duration
+		isKeeper bool // the new hub gives what a recovery needs
+		requests int
+	}{
+		"lost before the Secret is written":                          {3 * time.Minute, true, 2},
+		"lost after a restart":                                       {10*time.Minute + time.Second, true, 2},
+		"lost before the Secret is written, new hub has no recovery": {3 * time.Minute, false, 1},
+		"lost after a restart, new hub has no recovery":              {10*time.Minute + time.Second, false, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.keeper().keep(w)
+				if !test.isKeeper {
+					w.gives = nil
+				}
+				w.local.PrependReactor("update", "secrets", func(action clienttesting.Action) (bool, runtime.Object, error) {
+					isRefused := isRecovery(action.(clienttesting.UpdateAction).GetObject()) && time.Since(w.start) < 5*time.Minute
+					return isRefused, nil, errors.New("etcdserver: request timed out")
+				})
+				w.bootstrapSecret("import-1", at(movedURL))
+				w.later(test.lost, "user", "deletes the identity", func() { delete(w.accounts, "account-1"); w.remove(names.Agent); w.turnAway(401, nil) })
+				w.run(10 * time.Minute)
+				w.run(10 * time.Minute)
+				if len(w.requests) != test.requests || w.hub.Host != movedURL {
+					t.Errorf("%d requests, want %d; the agent served last at %s:\n%s", len(w.requests), test.requests, w.hub.Host, strings.Join(w.lines, "\n"))
+				}
 			})
 		})
 	}

@@ -16,6 +16,7 @@ import (
 
 // refresh reads what the hub has for a recovery of this agent. A hub that has nothing is asked ever more rarely.
 func (a *agent) refresh(ctx context.Context) {
+	a.keepAgain(ctx)
 	err := a.refreshRecovery(ctx)
 	if err != nil && ctx.Err() == nil {
 		a.log.Debug("the hub has nothing for a recovery of this agent", "error", err)
@@ -95,7 +96,12 @@ func (a *agent) keepGranted(ctx context.Context, at *attempt) {
 		data.Serial, data.RecoverySpread = a.kept.DocumentOf(at.granted.HubKey)
 		a.refreshDaily()
 	}
-	a.warnUnlessKept(a.keep(ctx, data))
+	err := a.keep(ctx, data)
+	a.warnUnlessKept(err)
+	if err != nil {
+		a.unkept, a.kept.Data = &data, data
+		a.refreshes.Reset() // the first refresh stores it
+	}
 }
 
 func (a *agent) warnUnlessKept(err error) {
