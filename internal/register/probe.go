@@ -14,6 +14,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/register/hubclient"
+	"github.com/fleet-hub/fleet/internal/register/pace"
 	"github.com/fleet-hub/fleet/internal/rules/registering"
 )
 
@@ -173,6 +174,10 @@ func (a *agent) proveCredential(ctx context.Context, at *attempt) {
 	}
 	a.proofs.Tried(a.now(), err)
 	at.Proof = at.Proof.With(hubclient.AnswerOf(err), a.now())
+	if at.Proof.Answer == registering.Unanswered { // the longer the hub is silent, the less often it is asked
+		silent := pace.Jitter(min(a.now().Sub(at.Proof.Since), longPause), a.Random)
+		a.proofs.Schedule(a.now().Add(max(silent, a.proofs.Until(a.now()))))
+	}
 	if err != nil {
 		a.log.Warn("the hub does not accept the new credential yet", "answer", at.Proof.Answer, "error", err)
 	}

@@ -4,8 +4,10 @@ import (
 	"crypto/x509"
 	"errors"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -410,6 +412,27 @@ func TestStories_MatchTheGoldens(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) { inWorld(t, test.file, test.story) })
 	}
+}
+
+// The hub is down from the grant to minute 20. Each test of the credential reads the agent's objects first.
+func TestNewCredentialWhileTheHubIsSilent_IsTestedEverMoreRarely(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.grant.account = 2 * time.Second
+		w.bootstrapSecret("import-1")
+		w.later(time.Second, "hub", "is down", func() { w.down = true })
+		w.later(20*time.Minute, "hub", "is back", func() { w.down = false })
+		w.run(25 * time.Minute)
+		reads := 0
+		for _, action := range w.local.Actions() {
+			if action.Matches("get", "configmaps") {
+				reads++
+			}
+		}
+		if reads > 120 || w.when("serves fleet-default").Sub(w.start) > 20*time.Minute+30*time.Second {
+			t.Errorf("%d reads of the configuration, want at most 120:\n%s", reads, strings.Join(w.lines, "\n"))
+		}
+	})
 }
 
 // The labels of the request come from the ConfigMap, which may be missing or have none.
