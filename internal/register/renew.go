@@ -11,6 +11,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/identity"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/register/hubclient"
+	"github.com/fleet-hub/fleet/internal/register/pace"
 	"github.com/fleet-hub/fleet/internal/rules/registering"
 )
 
@@ -34,6 +35,8 @@ func (a *agent) renew(ctx context.Context) bool {
 		return false
 	}
 	if a.tokens.Settle(a.now(), err); err != nil {
+		of, _ := protocol.RenewalOf(a.found.Access.Token) // a short token must not expire during the pause
+		a.tokens.Schedule(a.now().Add(min(a.tokens.Until(a.now()), pace.Jitter(of.Lifetime/20, a.Random))))
 		a.log.Warn("renewing the agent's token failed, trying again", "error", err)
 		if apierrors.IsUnauthorized(err) { // the token in use may have expired
 			a.answer, a.current = registering.LastAnswer{}, false

@@ -226,6 +226,24 @@ func TestBootstrapSecretBeforeARenewal_IsKeptForTheConfiguration(t *testing.T) {
 	})
 }
 
+// The hub does not answer when a token of ten minutes is due, and answers again half a minute before it expires.
+func TestShortTokenDuringAnOutage_IsRenewedBeforeItExpires(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		first := tokenFor(0, 10*time.Minute)
+		w.accounts[first] = true
+		w.identitySecret(first)
+		renewed := registering.RenewIn(10*time.Minute, false, pace.FineChance(zeros{}))
+		w.later(renewed+5*time.Minute, "hub", "is down", func() { w.down = true })
+		w.later(renewed+9*time.Minute+15*time.Second, "hub", "is back", func() { w.down = false })
+		w.later(renewed+10*time.Minute, "hub", "lets the token expire", func() { delete(w.accounts, tokenFor(1, 10*time.Minute)) })
+		w.run(20 * time.Minute)
+		if w.times("serves fleet-default") != 1 || w.times("no longer serves") != 1 || w.times("401") > 0 {
+			t.Errorf("the token expired:\n%s", strings.Join(w.lines, "\n"))
+		}
+	})
+}
+
 // A webhook or a key service of the agent's own cluster fails. The Lease can still be renewed, so that the process stays.
 func TestTokenWhileTheAgentsObjectsCannotBeRead_IsRenewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
