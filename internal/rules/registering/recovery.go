@@ -33,7 +33,7 @@ type Recovery struct {
 // bootstrap secret that arrives in a moment, or a hub that has just started, makes the recovery unnecessary. Many
 // agents are rejected at once, but each loses its own Secret alone, so that only rejected ones use the hub's spread.
 func (r Recovery) turn(now time.Time, isStored bool) time.Duration {
-	if r.Request != nil {
+	if r.Request != nil && now.Sub(r.Request.MadeAt) < CredentialPatience {
 		return 0
 	}
 	return r.Since.Add(RejectionPatience + r.spread(isStored)*time.Duration(r.Chance)/chances).Sub(now)

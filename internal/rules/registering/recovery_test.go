@@ -135,6 +135,10 @@ func TestDecide_Recovery(t *testing.T) {
 			in:   agentState(agentRecovery(0, recoveryRequested(0))),
 			want: Outcome{Stage: Await, Awaited: GrantedCredential, Recovery: true},
 		},
+		"identity was lost again before the turn, request has expired: it waits for its turn": {
+			in:   agentState(agentRecovery(0, recoveryRequested(CredentialPatience))),
+			want: Outcome{Stage: Await, Awaited: RecoveryTurn, Pause: turn},
+		},
 		"request is not answered for long: another one": {
 			in: agentState(agentRecovery(long, recoveryRequested(CredentialPatience))), want: request,
 		},
