@@ -133,14 +133,20 @@ func (h *handler) gather(ctx context.Context, token *fleet.ClusterRegistrationTo
 	if err := errors.Join(err, roleErr, bindingErr, secretErr); err != nil {
 		return in, fmt.Errorf("looking at token %s/%s: %w", token.Namespace, token.Name, err)
 	}
-	in.Rejected = h.isRejected(in)
-	if in.Secret == nil && in.RightsExist {
+	h.addState(&in)
+	if tokenrule.Decide(in).Mint != nil {
 		// Ask the server before the Secret is written: a Secret of another type belongs to another owner and is in
-		// none of our caches.
+		// none of our caches, and a cache that lags has the values from before they were repaired.
 		in.Secret, err = reconcile.Optional(h.app.Kube.CoreV1().Secrets(token.Namespace).Get(ctx, token.Name, metav1.GetOptions{}))
+		h.addState(&in)
 	}
-	in.Taken = h.takenBy(token, in.Secret)
 	return in, err
+}
+
+// addState adds whether the Secret has a rejected token or another owner.
+func (h *handler) addState(in *tokenrule.Input) {
+	in.Rejected = false
+	in.Rejected, in.Taken = h.isRejected(*in), h.takenBy(in.Token, in.Secret)
 }
 
 // takenBy returns what to do about a Secret that has the name of the values Secret but not the mark of this token, or

@@ -373,7 +373,7 @@ func TestTokenObjects_AreRestored(t *testing.T) {
 				s.Data = map[string][]byte{"values": []byte("{")}
 				h.Put(s)
 			},
-			want: []string{"update " + tokens + "/status ws/t1", "mint ws/t1-u1 1193046h28m15s", "patch Secret ws/t1", "update " + tokens + "/status ws/t1"},
+			want: []string{"get Secret ws/t1", "update " + tokens + "/status ws/t1", "mint ws/t1-u1 1193046h28m15s", "patch Secret ws/t1", "update " + tokens + "/status ws/t1"},
 		},
 		"recreated account: token is replaced": {
 			harm: func(h *hubtest.Hub) {
@@ -381,7 +381,7 @@ func TestTokenObjects_AreRestored(t *testing.T) {
 				a.UID = "another"
 				h.Put(a)
 			},
-			want: []string{"mint ws/t1-u1 1193046h28m15s", "patch Secret ws/t1"},
+			want: []string{"get Secret ws/t1", "mint ws/t1-u1 1193046h28m15s", "patch Secret ws/t1"},
 		},
 	}
 	for name, test := range tests {
@@ -461,6 +461,31 @@ func TestFailedStep_IsRetried(t *testing.T) {
 			expectReady(t, hub, genericcondition.GenericCondition{Status: "True"})
 		})
 	}
+}
+
+func TestRepairedValuesNotCached_AreNotRepairedAgain(t *testing.T) {
+	hub := start(t, token())
+	settle(t, hub, 2)
+	broken := hubtest.MustGet[*corev1.Secret](t, hub, "ws", "t1")
+	broken.Data = map[string][]byte{protocol.ValuesKey: []byte("{")}
+	hub.Put(broken)
+	handle(t, hub)
+	hub.Pass(time.Minute) // a new token differs
+	repaired := values(t, hub).Token
+	for range 3 { // the status was written, which enqueues the token
+		hub.See(hubtest.MustGet[*fleet.ClusterRegistrationToken](t, hub, "ws", "t1"))
+		hub.Requests()
+		handle(t, hub)
+	}
+	for _, request := range hub.Requests() {
+		if request != "get Secret ws/t1" && request != "patch Secret ws/t1" { // the patch changes nothing
+			t.Errorf("request %s, although the values are valid", request)
+		}
+	}
+	if values(t, hub).Token != repaired {
+		t.Error("the bearer token was replaced again")
+	}
+	expectReady(t, hub, genericcondition.GenericCondition{Status: "True"})
 }
 
 func TestGather(t *testing.T) {
