@@ -157,11 +157,14 @@ func (r reporting) Watch(ctx context.Context, options metav1.ListOptions) (watch
 	return found, err
 }
 
-// answered notes the result of a request for a resource. The informer repeats failed requests.
+// answered notes the result of a request for a resource. The informer repeats failed requests. Users are also notified when the
+// resource is served again: objects may have been deleted before the informer listed them.
 func (w *Watches) answered(resource schema.GroupVersionResource, err error, lists bool) {
 	w.mu.Lock()
 	found := w.watched[resource]
+	was := found != nil && found.unserved
 	changed := found != nil && found.answered(err, lists, w.clock())
+	changed = changed || was && !found.unserved
 	w.mu.Unlock()
 	if users := w.usersOf(resource); changed && len(users) > 0 {
 		w.synced(users)

@@ -157,6 +157,21 @@ func TestResourceNoLongerServed_IsFetchedUntilItIsServed(t *testing.T) {
 	}
 }
 
+func TestResourceServedAgain_NotifiesUsers(t *testing.T) {
+	gone := apierrors.NewGenericServerResponse(http.StatusNotFound, "list", deploytest.ConfigMaps().GroupResource(), "", "404 page not found", 0, true)
+	for name, lists := range map[string]bool{"by a list": true, "by a watch": false} {
+		t.Run(name, func(t *testing.T) {
+			w := newWatching(t)
+			w.Follow("x", map[schema.GroupVersionResource]bool{deploytest.ConfigMaps(): true})
+			w.expectSynced(t, "x")
+			w.answered(deploytest.ConfigMaps(), gone, true)
+			w.expectSynced(t, "x")
+			w.answered(deploytest.ConfigMaps(), nil, lists)
+			w.expectSynced(t, "x")
+		})
+	}
+}
+
 func TestIsUnserved(t *testing.T) {
 	maps := deploytest.ConfigMaps().GroupResource()
 	for name, tc := range map[string]struct {
