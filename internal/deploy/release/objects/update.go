@@ -25,9 +25,11 @@ import (
 	"k8s.io/client-go/util/retry"
 
 	"github.com/fleet-hub/fleet/internal/deploy/manifest"
+	"github.com/fleet-hub/fleet/internal/deploy/outcome"
 	"github.com/fleet-hub/fleet/internal/deploy/placement"
 	"github.com/fleet-hub/fleet/internal/rules/drift"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // Annotations with the release to which an object belongs, according to Helm.
@@ -90,7 +92,7 @@ func (c *Client) lacking(target kube.ResourceList) error {
 	return fmt.Errorf("changing %s: the API server had no matches for kind: create its CustomResourceDefinition again", slices.Min(lacking))
 }
 
-// DeleteLeftovers deletes the objects of the revisions in Leftovers that a manifest does not have. Objects that the identity
+// DeleteLeftovers deletes the objects of the revisions in Leftovers that a manifest does not have. Objects that a service account
 // may not delete stay: an earlier revision with another service account may have made them.
 func (c *Client) DeleteLeftovers(text string) error {
 	if len(c.Leftovers) == 0 {
@@ -105,7 +107,9 @@ func (c *Client) DeleteLeftovers(text string) error {
 		return err
 	}
 	_, errs := c.deleteAll(surplusOf(former, target), metav1.DeletePropagationBackground, c.mayDelete)
-	return errors.Join(slices.DeleteFunc(errs, apierrors.IsForbidden)...)
+	return errors.Join(slices.DeleteFunc(errs, func(err error) bool {
+		return c.identity.Account != "" && apierrors.IsForbidden(err) && outcome.ReasonOf(err) == conditions.ReasonForbidden
+	})...)
 }
 
 // deleteSurplus deletes the objects of former revisions that are not in target, and returns them.
