@@ -22,10 +22,15 @@ func (d *deployer) correct(ctx context.Context, bd *fleet.BundleDeployment, r *r
 	if !r.isKnown() {
 		return nil
 	}
+	failed := r.correction.Failure != ""
 	r.correction.For(bd.Generation)
 	drifted := t.Drifted()
 	if wanted == nil || !wanted.Enabled || len(drifted) == 0 {
 		r.correction.Worked()
+		if failed { // its revision may be left in the history, which is read again
+			r.untrack()
+			d.queue.AddAfter(bd.Name, 0)
+		}
 		return nil
 	}
 	if wait := r.correction.Wait(d.Clock()); wait > 0 {

@@ -47,6 +47,8 @@ type History struct {
 	revisions []*release.Release
 	// broken holds the names of Secrets to overwrite: they contain no readable release, or one that was taken back.
 	broken map[string]bool
+	// unstored holds the names of Secrets whose last update failed, which Helm mostly ignores.
+	unstored map[string]bool
 	// seal seals the revisions that are stored; nil for none.
 	seal *Seal
 	// foreign holds the Secrets of revisions that this agent has not stored. forged lists those of them that were left
@@ -69,8 +71,7 @@ func LoadHistory(ctx context.Context, secrets typedcorev1.SecretInterface, key p
 	if err != nil {
 		return nil, fmt.Errorf("reading the history of release %s: %w", key, err)
 	}
-	h := &History{secrets: secrets, Key: key, clock: clock, broken: map[string]bool{}, seal: sealed, foreign: map[string]bool{}}
-	forged := map[string]bool{}
+	h := &History{secrets: secrets, Key: key, clock: clock, broken: map[string]bool{}, unstored: map[string]bool{}, seal: sealed, foreign: map[string]bool{}}
 	for i := range list.Items {
 		secret := &list.Items[i]
 		decoded, err := Decode(secret)
@@ -83,28 +84,22 @@ func LoadHistory(ctx context.Context, secrets typedcorev1.SecretInterface, key p
 			return nil, err
 		}
 		if from != originAgent {
-			h.foreign[secret.Name], forged[secret.Name] = true, from == originOther
-			decoded.Hooks = nil
+			h.foreign[secret.Name], decoded.Hooks = true, nil
+		}
+		if from == originOther {
+			h.forged = append(h.forged, secret.Name)
 		}
 		h.revisions = append(h.revisions, decoded)
 	}
-	h.sort()
-	if len(h.foreign) < len(h.revisions) {
-		h.dropForged(forged)
+	if len(h.foreign) == len(h.revisions) {
+		h.forged = nil // no revision of this agent
 	}
+	for _, name := range h.forged {
+		h.broken[name] = true
+	}
+	h.revisions = slices.DeleteFunc(h.revisions, func(r *release.Release) bool { return h.broken[SecretName(r.Name, r.Version)] })
+	slices.SortFunc(h.revisions, func(a, b *release.Release) int { return a.Version - b.Version })
 	return h, nil
-}
-
-// dropForged removes forged revisions from the history.
-func (h *History) dropForged(forged map[string]bool) {
-	h.revisions = slices.DeleteFunc(h.revisions, func(r *release.Release) bool {
-		name := SecretName(r.Name, r.Version)
-		if forged[name] {
-			h.broken[name] = true
-			h.forged = append(h.forged, name)
-		}
-		return forged[name]
-	})
 }
 
 // DeleteForged deletes the Secrets of forged revisions, which hide the revisions of this agent from Helm.
@@ -122,10 +117,6 @@ func (h *History) DeleteForged(ctx context.Context) error {
 // isForeign reports whether another writer has stored a revision.
 func (h *History) isForeign(r *release.Release) bool {
 	return r != nil && h.foreign[SecretName(r.Name, r.Version)]
-}
-
-func (h *History) sort() {
-	slices.SortFunc(h.revisions, func(a, b *release.Release) int { return a.Version - b.Version })
 }
 
 // Last returns the newest revision, nil for an empty history.
@@ -235,14 +226,10 @@ func (h *History) Create(key string, r *release.Release) error {
 	} else {
 		_, err = h.secrets.Create(context.Background(), secret, metav1.CreateOptions{})
 	}
-	if apierrors.IsAlreadyExists(err) {
-		return driver.ErrReleaseExists
-	}
 	if err != nil {
 		return fmt.Errorf("storing revision %d of release %s: %w", r.Version, h.Key, err)
 	}
-	h.revisions = append(h.revisions, r)
-	h.sort()
+	h.revisions = append(h.revisions, r) // Helm counts on from the last one
 	return nil
 }
 
@@ -253,10 +240,21 @@ func (h *History) Update(key string, r *release.Release) error {
 		return err
 	}
 	if _, err := h.secrets.Update(context.Background(), secret, metav1.UpdateOptions{}); err != nil {
+		h.unstored[key] = true
 		return fmt.Errorf("storing revision %d of release %s: %w", r.Version, h.Key, err)
 	}
-	if i := h.index(key); i >= 0 {
-		h.revisions[i] = r
+	delete(h.unstored, key)
+	return nil
+}
+
+// storeAgain stores the revisions whose last update failed.
+func (h *History) storeAgain() error {
+	for _, r := range h.revisions {
+		if name := SecretName(r.Name, r.Version); h.unstored[name] {
+			if err := h.Update(name, r); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }

@@ -5,7 +5,6 @@ import (
 	"compress/gzip"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -17,6 +16,7 @@ import (
 	"helm.sh/helm/v3/pkg/storage/driver"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 
@@ -194,7 +194,7 @@ func TestNewRevision_KeepsAtMostTwo(t *testing.T) {
 	if diff := cmp.Diff(want, historyOf(t, client).summary()); diff != "" {
 		t.Errorf("what is stored is something else:\n%s", diff)
 	}
-	if err := h.Create(SecretName("hello", 11), stored(11, release.StatusPendingUpgrade)); !errors.Is(err, driver.ErrReleaseExists) {
+	if err := h.Create(SecretName("hello", 11), stored(11, release.StatusPendingUpgrade)); !apierrors.IsAlreadyExists(err) {
 		t.Errorf("the same revision twice: %v", err)
 	}
 }

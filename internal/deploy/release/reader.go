@@ -205,11 +205,11 @@ func (r *Reader) Stored(ctx context.Context, key placement.Release, number int, 
 	return stored, err
 }
 
-// Recall returns a revision that another process made, from its Secret. It returns nil if the Secret is unreadable,
-// or if another writer stored it: the revision then counts as missing, and is made again.
+// Recall returns a revision that another process made, from its Secret. It returns nil if the Secret is unreadable or was
+// stored by another writer, or if the revision is not deployed: it then counts as missing, and is made again.
 func (r *Reader) Recall(ctx context.Context, key placement.Release, number int, secret *corev1.Secret) (*manifest.Revision, error) {
 	stored, err := Decode(secret)
-	if err != nil {
+	if err != nil || stored.Info.Status != release.StatusDeployed {
 		return nil, nil //nolint:nilerr,nilnil // see above
 	}
 	if from, err := r.seal.origin(ctx, key, number, secret); err != nil || from != originAgent {

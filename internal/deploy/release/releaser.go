@@ -15,9 +15,9 @@ import (
 	"helm.sh/helm/v3/pkg/chartutil"
 	"helm.sh/helm/v3/pkg/postrender"
 	"helm.sh/helm/v3/pkg/release"
-	"helm.sh/helm/v3/pkg/storage/driver"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/fleet-hub/fleet/internal/deploy/access"
 	"github.com/fleet-hub/fleet/internal/deploy/bounded"
@@ -141,7 +141,7 @@ func (r *Releaser) Install(ctx context.Context, in Installation) (*manifest.Revi
 		rendered.upgrade, rendered.revision = true, h.Last().Version+1
 	}
 	made, err := runHelm(next, in, h, config, client, rendered)
-	if err != nil {
+	if err = errors.Join(err, h.storeAgain()); err != nil {
 		return nil, err
 	}
 	h.deleteFailed(maxHistory(in.Options))
@@ -272,7 +272,7 @@ func newInstall(in Installation, config *action.Configuration) *action.Install {
 	run := action.NewInstall(config)
 	run.ReleaseName, run.Namespace = in.Release.Name, in.Release.Namespace
 	run.Replace = true
-	run.CreateNamespace = in.Options.CreateNamespace == nil || *in.Options.CreateNamespace
+	run.CreateNamespace = ptr.Deref(in.Options.CreateNamespace, true)
 	run.TakeOwnership = helm.TakeOwnership
 	run.Force = in.Force
 	run.Atomic, run.Timeout = helm.Atomic, timeout(helm)
@@ -300,10 +300,7 @@ func runUpgrade(in Installation, config *action.Configuration, client *objects.C
 
 // HelmOptions returns the options for Helm, or the zero value.
 func HelmOptions(options *fleet.BundleDeploymentOptions) fleet.HelmOptions {
-	if options.Helm == nil {
-		return fleet.HelmOptions{}
-	}
-	return *options.Helm
+	return ptr.Deref(options.Helm, fleet.HelmOptions{})
 }
 
 func timeout(helm fleet.HelmOptions) time.Duration {
@@ -314,7 +311,7 @@ func timeout(helm fleet.HelmOptions) time.Duration {
 // Forget deletes the history of a release and leaves its objects in the cluster.
 func (r *Releaser) Forget(h *History) error {
 	for h.Last() != nil {
-		if _, err := h.Delete(SecretName(h.Key.Name, h.Last().Version)); err != nil && !errors.Is(err, driver.ErrReleaseNotFound) {
+		if _, err := h.Delete(SecretName(h.Key.Name, h.Last().Version)); err != nil {
 			return err
 		}
 	}

@@ -7,7 +7,6 @@ import (
 
 	"helm.sh/helm/v3/pkg/action"
 	"helm.sh/helm/v3/pkg/release"
-	"helm.sh/helm/v3/pkg/storage/driver"
 
 	"github.com/fleet-hub/fleet/internal/deploy/access"
 	"github.com/fleet-hub/fleet/internal/deploy/manifest"
@@ -69,26 +68,26 @@ func (h *History) undo(number int, keepFailed bool) error {
 		switch {
 		case failed.Version <= number:
 		case !keepFailed:
-			if _, err := h.Delete(name); err != nil && !errors.Is(err, driver.ErrReleaseNotFound) {
+			if _, err := h.Delete(name); err != nil {
 				return err
 			}
 		case failed.Info.Status.IsPending(): // a hook failed
 			failed.SetStatus(release.StatusFailed, "Rollback failed")
-			if err := h.Update(name, failed); err != nil {
-				return err
-			}
+			h.unstored[name] = true
 		}
 	}
 	return h.makeDeployed(number)
 }
 
-// makeDeployed marks a revision as the deployed one.
+// makeDeployed marks a revision as the deployed one, and stores what is not stored.
 func (h *History) makeDeployed(number int) error {
 	name := SecretName(h.Key.Name, number)
 	current, err := h.Get(name)
-	if err != nil || current.Info.Status == release.StatusDeployed {
+	if err != nil {
 		return err
 	}
-	current.Info.Status = release.StatusDeployed
-	return h.Update(name, current)
+	if current.Info.Status != release.StatusDeployed {
+		current.Info.Status, h.unstored[name] = release.StatusDeployed, true
+	}
+	return h.storeAgain()
 }

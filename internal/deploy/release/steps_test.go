@@ -33,7 +33,6 @@ func historyWith(revisions []revision) *History {
 	for _, r := range revisions {
 		h.revisions = append(h.revisions, &release.Release{Version: r.Number, Info: &release.Info{Status: r.Status}})
 	}
-	h.sort()
 	return h
 }
 
@@ -59,7 +58,7 @@ func TestNextStep(t *testing.T) {
 		"failed from the start":                            {[]revision{{1, failed}}, Upgrade, nil},
 		"failed twice from the start":                      {[]revision{{1, failed}, {2, failed}}, Upgrade, []int{1}},
 		"an upgrade failed":                                {[]revision{{1, deployed}, {2, failed}}, Upgrade, []int{2}},
-		"two upgrades failed":                              {[]revision{{3, failed}, {1, deployed}, {2, failed}}, Upgrade, []int{2, 3}},
+		"two upgrades failed":                              {[]revision{{1, deployed}, {2, failed}, {3, failed}}, Upgrade, []int{2, 3}},
 		"an upgrade failed and the next succeeded":         {[]revision{{2, failed}, {3, deployed}}, Upgrade, nil},
 		"interrupted while installing":                     {[]revision{{1, pendingIn}}, RecoverAndUpgrade, nil},
 		"interrupted while upgrading":                      {[]revision{{1, deployed}, {2, pendingUp}}, RecoverAndUpgrade, []int{2}},

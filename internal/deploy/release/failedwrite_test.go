@@ -1,0 +1,225 @@
+package release
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"helm.sh/helm/v3/pkg/chart"
+	"helm.sh/helm/v3/pkg/release"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/fleet-hub/fleet/internal/deploy/access"
+	"github.com/fleet-hub/fleet/internal/deploy/deploytest"
+	"github.com/fleet-hub/fleet/internal/deploy/manifest"
+	"github.com/fleet-hub/fleet/internal/deploy/placement"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
+)
+
+// plain changes nothing of what Helm has rendered.
+type plain struct{}
+
+func (plain) Run(rendered *bytes.Buffer) (*bytes.Buffer, error) { return rendered, nil }
+func (plain) CheckDependencies() error                          { return nil }
+func (plain) FinishHooks(*release.Release) (bool, error)        { return false, nil }
+
+// installed is a release in a World.
+type installed struct {
+	*deploytest.World
+	*Releaser
+	t *testing.T
+}
+
+func newInstalled(t *testing.T) installed {
+	t.Helper()
+	i := installed{World: deploytest.NewWorld(t), t: t}
+	i.Releaser = &Releaser{Agent: i.identity(""), Clock: deploytest.Noon, Namespace: "agents"}
+	return i
+}
+
+func (i installed) identity(account string) *access.Identity {
+	i.t.Helper()
+	identity, err := access.NewAgent(i.Config(), deploytest.Noon)
+	if err != nil {
+		i.t.Fatal(err)
+	}
+	identity.Account = account
+	return identity
+}
+
+func (i installed) key() placement.Release { return placement.Release{Namespace: "web", Name: "hello"} }
+
+// install deploys ConfigMaps with a value.
+func (i installed) install(value string, names ...string) (*manifest.Revision, error) {
+	none := false
+	made := &chart.Chart{Metadata: &chart.Metadata{APIVersion: "v2", Name: "hello", Version: "1.0.0", Annotations: map[string]string{annotation.DeploymentID: value}}}
+	for _, name := range names {
+		text := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: " + name + "}\ndata: {v: " + value + "}\n"
+		made.Templates = append(made.Templates, &chart.File{Name: "templates/" + name + ".yaml", Data: []byte(text)})
+	}
+	return i.Install(i.t.Context(), Installation{
+		Release: i.key(), DeploymentID: value, Identity: i.Agent, Options: &fleet.BundleDeploymentOptions{CreateNamespace: &none}, Finish: plain{},
+		Chart: made, MayTake: func(bool, map[string]string) error { return nil },
+	})
+}
+
+// status returns the stored status of a revision, "" if it does not exist.
+func (i installed) status(number int) string {
+	i.t.Helper()
+	var secret corev1.Secret
+	i.Get(i.t, "secrets/"+SecretName("hello", number), &secret)
+	return secret.Labels[labelStatus]
+}
+
+func (i installed) expect(number int, status release.Status) {
+	i.t.Helper()
+	if got := i.status(number); got != status.String() {
+		i.t.Errorf("revision %d is %q, want %q", number, got, status)
+	}
+}
+
+// Helm only logs that it could not store the result of an installation.
+func TestInstallationNotStored_IsRepeatedUntilItIsStored(t *testing.T) {
+	for name, refused := range map[string]int{"once: stored again": 1, "twice: error and retry": 2} {
+		t.Run(name, func(t *testing.T) {
+			i := newInstalled(t)
+			i.Refuse("PUT secrets/"+SecretName("hello", 1), refused)
+			if _, err := i.install("one", "a"); (err != nil) != (refused > 1) || err != nil && !strings.Contains(err.Error(), "storing revision 1 of release web/hello") {
+				t.Fatalf("first attempt: %v", err)
+			}
+			if made, err := i.install("one", "a"); err != nil || made.Number != 1 {
+				t.Fatalf("second attempt: %v %v", made, err)
+			}
+			i.expect(1, release.StatusDeployed)
+			i.expect(2, "")
+		})
+	}
+}
+
+func TestFailedUpgradeNotStored_IsStoredAgain(t *testing.T) {
+	i := newInstalled(t)
+	if _, err := i.install("one", "a"); err != nil {
+		t.Fatal(err)
+	}
+	i.Refuse("PATCH configmaps/a", 1)
+	i.Refuse("PUT secrets/"+SecretName("hello", 2), 1)
+	if _, err := i.install("two", "a"); err == nil {
+		t.Fatal("no error")
+	}
+	i.expect(2, release.StatusFailed)
+}
+
+func TestRecall_ReturnsOnlyDeployedRevisions(t *testing.T) {
+	for status, want := range map[release.Status]bool{
+		release.StatusDeployed: true, release.StatusPendingInstall: false, release.StatusPendingUpgrade: false, release.StatusPendingRollback: false,
+		release.StatusFailed: false, release.StatusSuperseded: false, release.StatusUninstalling: false, release.StatusUninstalled: false,
+	} {
+		t.Run(status.String(), func(t *testing.T) {
+			i := newInstalled(t)
+			text, err := Encode(stored(1, status))
+			if err != nil {
+				t.Fatal(err)
+			}
+			reader := NewReader(i.Agent, nil, "agents", nil, deploytest.Noon, nil)
+			made, err := reader.Recall(t.Context(), i.key(), 1, &corev1.Secret{Data: map[string][]byte{releaseDataKey: text}})
+			if err != nil || (made != nil) != want {
+				t.Errorf("got %v, error %v", made, err)
+			}
+		})
+	}
+}
+
+func TestFailedRollback_RestoresHistoryDespiteARefusedWrite(t *testing.T) {
+	const second = "secrets/sh.helm.release.v1.hello.v2"
+	for name, test := range map[string]struct {
+		object, refused string
+		times           int
+		keep            bool
+		first, second   release.Status
+	}{
+		"rollback fails: undone":                         {object: "PATCH configmaps/a", first: release.StatusDeployed},
+		"result not stored: undone":                      {refused: "PUT " + second, times: 1, first: release.StatusDeployed},
+		"result not stored, not deleted: left":           {object: "PATCH configmaps/a", refused: "DELETE " + second, times: 1, first: release.StatusSuperseded, second: release.StatusFailed},
+		"failure is kept":                                {object: "PATCH configmaps/a", keep: true, first: release.StatusDeployed, second: release.StatusFailed},
+		"failure is kept, not stored once: stored again": {object: "PATCH configmaps/a", refused: "PUT " + second, times: 1, keep: true, first: release.StatusDeployed, second: release.StatusFailed},
+		"failure is kept, not stored twice: left":        {object: "PATCH configmaps/a", refused: "PUT " + second, times: 2, keep: true, first: release.StatusDeployed, second: release.StatusPendingRollback},
+	} {
+		t.Run(name, func(t *testing.T) {
+			i := newInstalled(t)
+			made, err := i.install("one", "a")
+			if err != nil {
+				t.Fatal(err)
+			}
+			drifted := i.drift(made)
+			i.Refuse(test.object, 1)
+			i.Refuse(test.refused, test.times)
+			_, err = i.RollBack(t.Context(), Rollback{Release: i.key(), Revision: 1, Options: &fleet.BundleDeploymentOptions{}, Identity: i.Agent, Only: drifted, KeepFailed: test.keep})
+			if err == nil {
+				t.Error("no error")
+			}
+			i.expect(1, test.first)
+			i.expect(2, test.second)
+		})
+	}
+}
+
+// drift changes the ConfigMap and returns it.
+func (i installed) drift(made *manifest.Revision) map[manifest.Ref]bool {
+	i.t.Helper()
+	var object corev1.ConfigMap
+	i.Get(i.t, "configmaps/a", &object)
+	object.Data["v"] = "other"
+	text, err := json.Marshal(object)
+	if err != nil {
+		i.t.Fatal(err)
+	}
+	i.Put("configmaps/a", text)
+	return map[manifest.Ref]bool{made.Refs[0]: true}
+}
+
+// An upgrade that drops ConfigMap b has failed, because b could not be deleted.
+func TestUninstallation_DropsOnlyLeftoversThatTheAccountMayNotDelete(t *testing.T) {
+	const noRight, webhook = `configmaps "b" is forbidden: User "x" cannot delete`, `admission webhook "w" denied the request`
+	for name, test := range map[string]struct {
+		account, message string
+		stays            bool
+	}{
+		"agent without the right: error and retry":          {"", noRight, false},
+		"agent, refused by a webhook: error and retry":      {"", webhook, false},
+		"account without the right: object stays":           {"agents/tenant", noRight, true},
+		"account, refused by a webhook: error and retry":    {"agents/tenant", webhook, false},
+		"account, exceeds a quota of objects: error, retry": {"agents/tenant", `configmaps "b" is forbidden: exceeded quota: q`, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			i := newInstalled(t)
+			i.Forbid(test.message)
+			if _, err := i.install("one", "a", "b"); err != nil {
+				t.Fatal(err)
+			}
+			i.Refuse("DELETE configmaps/b", 2) // by the upgrade and by the first uninstallation
+			if _, err := i.install("two", "a"); err == nil {
+				t.Fatal("the upgrade succeeded")
+			}
+			uninstall := func() error {
+				h, err := i.History(t.Context(), i.key())
+				if err != nil {
+					return err
+				}
+				return i.Uninstall(h, Removal{Identity: i.identity(test.account)})
+			}
+			if err := uninstall(); (err == nil) != test.stays {
+				t.Errorf("first uninstallation: %v", err)
+			}
+			if err := uninstall(); err != nil {
+				t.Errorf("second uninstallation: %v", err)
+			}
+			var object corev1.ConfigMap
+			if i.Get(t, "configmaps/b", &object) != test.stays || i.Get(t, "configmaps/a", &object) {
+				t.Errorf("object left: %v", object)
+			}
+		})
+	}
+}
