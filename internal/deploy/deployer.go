@@ -77,7 +77,7 @@ func newDeployer(options Options) (*deployer, error) {
 	d.reader = release.NewReader(d.agent, d.metadata, options.AgentNamespace, sealed, options.Clock, d.stopped)
 	d.releaser = &release.Releaser{Agent: d.agent, Stopped: d.stopped, Clock: options.Clock, Slots: d.slots, Renderings: bounded.New(d.stopped, options.setOf(options.OwnBundle)), Seal: sealed, Namespace: options.AgentNamespace}
 	d.accounts = access.NewAccounts(d.agent, options.AgentNamespace, options.OwnBundle)
-	d.namespaces = namespaces.New(d.agent, d.accounts, options.Clock, d.queue.AddAfter)
+	d.namespaces = namespaces.New(d.agent, d.accounts, options.Clock, d.hub.All, d.queue.AddAfter)
 	d.watches = watch.NewSetWatches(d.metadata, options.Clock, d.objectChanged, d.enqueueAll)
 	d.observer = &watch.Observer{
 		Agent: d.agent, Accounts: d.accounts, Metadata: d.metadata, Watches: d.watches, Clock: options.Clock,

@@ -13,6 +13,7 @@ import (
 
 	"github.com/fleet-hub/fleet/internal/deploy/access"
 	"github.com/fleet-hub/fleet/internal/deploy/outcome"
+	"github.com/fleet-hub/fleet/internal/deploy/placement"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
@@ -56,6 +57,36 @@ func withGiven(current, given map[string]string, own []string) map[string]string
 			wanted = map[string]string{}
 		}
 		wanted[key] = value
+	}
+	return wanted
+}
+
+// undisputed returns the options of a BundleDeployment with the labels and annotations that others have decided. A value of another
+// BundleDeployment counts only while it is in place: its account may lack the right to set it.
+func undisputed(bd *fleet.BundleDeployment, others []*fleet.BundleDeployment, current *corev1.Namespace) *fleet.BundleDeploymentOptions {
+	options := bd.Spec.Options
+	for _, other := range others {
+		if comesFirst(other, bd) {
+			options.NamespaceLabels = yielding(options.NamespaceLabels, other.Spec.Options.NamespaceLabels, current.Labels)
+			options.NamespaceAnnotations = yielding(options.NamespaceAnnotations, other.Spec.Options.NamespaceAnnotations, current.Annotations)
+		}
+	}
+	return &options
+}
+
+// comesFirst reports whether another BundleDeployment uses the same namespace and decides what both set there.
+func comesFirst(other, bd *fleet.BundleDeployment) bool {
+	return other.Name < bd.Name && other.DeletionTimestamp == nil && placement.NamespaceOf(&other.Spec.Options) == placement.NamespaceOf(&bd.Spec.Options)
+}
+
+// yielding returns given with the values of other that are in place.
+func yielding(given, other, current map[string]string) map[string]string {
+	wanted := maps.Clone(given)
+	for key, value := range other {
+		_, both := given[key]
+		if now, there := current[key]; both && there && now == value {
+			wanted[key] = value
+		}
 	}
 	return wanted
 }

@@ -24,12 +24,13 @@ type Namespaces struct {
 	agent    *access.Identity
 	accounts *access.Accounts
 	clock    func() time.Time
+	all      func() []*fleet.BundleDeployment
 	again    func(name string, after time.Duration)
 }
 
-// New returns Namespaces. again enqueues a BundleDeployment after a pause.
-func New(agent *access.Identity, known *access.Accounts, clock func() time.Time, again func(string, time.Duration)) *Namespaces {
-	return &Namespaces{agent: agent, accounts: known, clock: clock, again: again}
+// New returns Namespaces. all returns the BundleDeployments of the agent, again enqueues one after a pause.
+func New(agent *access.Identity, known *access.Accounts, clock func() time.Time, all func() []*fleet.BundleDeployment, again func(string, time.Duration)) *Namespaces {
+	return &Namespaces{agent: agent, accounts: known, clock: clock, all: all, again: again}
 }
 
 // Check enforces allowedTargetNamespaceSelector.
@@ -82,7 +83,8 @@ func (m Marks) Same(other Marks) bool {
 
 func (m Marks) none() bool { return m.Same(Marks{}) }
 
-// Keep sets labels and annotations again that another writer may have changed, at most once in marksPause.
+// Keep sets labels and annotations again that another writer may have changed, at most once in marksPause. If several
+// BundleDeployments give one of them different values, only the one with the first name does so.
 func (n *Namespaces) Keep(ctx context.Context, bd *fleet.BundleDeployment, given *Marks, name, release string) error {
 	if given.none() {
 		return nil
@@ -92,7 +94,7 @@ func (n *Namespaces) Keep(ctx context.Context, bd *fleet.BundleDeployment, given
 		n.again(bd.Name, wait)
 		return nil
 	}
-	err := n.Mark(ctx, bd, *given, name, release)
+	err := n.mark(ctx, bd, *given, name, release, n.all())
 	if apierrors.IsNotFound(err) {
 		return nil // the objects of the release are missing, too
 	}
@@ -105,6 +107,10 @@ func (n *Namespaces) Keep(ctx context.Context, bd *fleet.BundleDeployment, given
 // Mark sets the labels and annotations of the options on the release's namespace, and removes those that
 // it set before. The agent reads the namespace; the identity that deploys changes it.
 func (n *Namespaces) Mark(ctx context.Context, bd *fleet.BundleDeployment, given Marks, name, release string) error {
+	return n.mark(ctx, bd, given, name, release, nil)
+}
+
+func (n *Namespaces) mark(ctx context.Context, bd *fleet.BundleDeployment, given Marks, name, release string, others []*fleet.BundleDeployment) error {
 	options := &bd.Spec.Options
 	_, revision, _ := placement.ParseRelease(release)
 	if options.NamespaceLabels == nil && options.NamespaceAnnotations == nil && revision <= 1 && given.none() {
@@ -114,7 +120,7 @@ func (n *Namespaces) Mark(ctx context.Context, bd *fleet.BundleDeployment, given
 	if err != nil {
 		return fmt.Errorf("labelling namespace %s: %w", name, err)
 	}
-	wanted, changed := wantedNamespace(current, options, namespaceManager(bd.Name))
+	wanted, changed := wantedNamespace(current, undisputed(bd, others, current), namespaceManager(bd.Name))
 	if !changed {
 		return nil
 	}

@@ -1,6 +1,9 @@
 package namespaces
 
 import (
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -8,7 +11,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 
+	"github.com/fleet-hub/fleet/internal/deploy/access"
 	"github.com/fleet-hub/fleet/internal/deploy/deploytest"
 	"github.com/fleet-hub/fleet/internal/deploy/outcome"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -116,7 +121,7 @@ func TestWantedNamespace(t *testing.T) {
 func TestKeep_WaitsBeforeItReadsTheNamespaceAgain(t *testing.T) {
 	now := deploytest.Noon()
 	var waits []time.Duration
-	n := New(nil, nil, func() time.Time { return now }, func(_ string, after time.Duration) { waits = append(waits, after) })
+	n := New(nil, nil, func() time.Time { return now }, nil, func(_ string, after time.Duration) { waits = append(waits, after) })
 	given := MarksOf(&fleet.BundleDeploymentOptions{NamespaceAnnotations: map[string]string{"a": "b"}}, now)
 	now = now.Add(20 * time.Second)
 	for _, marks := range []*Marks{{}, &given} {
@@ -126,6 +131,64 @@ func TestKeep_WaitsBeforeItReadsTheNamespaceAgain(t *testing.T) {
 	}
 	if diff := cmp.Diff([]time.Duration{40 * time.Second}, waits); diff != "" {
 		t.Error(diff)
+	}
+}
+
+func TestDisputedLabel_IsKeptByTheFirstBundle(t *testing.T) {
+	with := func(name, namespace, label, value string) *fleet.BundleDeployment {
+		return deploytest.Deployment(func(bd *fleet.BundleDeployment) {
+			bd.Name, bd.Spec.Options = name, deploytest.InNamespace(namespace)
+			bd.Spec.Options.NamespaceLabels = map[string]string{label: value}
+		})
+	}
+	deleted := with("a", "web", "l", "1")
+	deleted.DeletionTimestamp = &metav1.Time{Time: deploytest.Noon()}
+	for name, test := range map[string]struct {
+		other   *fleet.BundleDeployment
+		current string
+		want    bool
+	}{
+		"only bundle: sets it":                           {with("hello", "web", "l", "2"), `"l":"1"`, true},
+		"comes first: sets it":                           {with("z", "web", "l", "1"), `"l":"1"`, true},
+		"comes second: leaves it":                        {with("a", "web", "l", "1"), `"l":"1"`, false},
+		"comes second, label is missing: sets it":        {with("a", "web", "l", "1"), `"k":"1"`, true},
+		"comes second, value of a third writer: sets it": {with("a", "web", "l", "1"), `"l":"3"`, true},
+		"comes second in another namespace: sets it":     {with("a", "other", "l", "1"), `"l":"1"`, true},
+		"comes second with another label: sets it":       {with("a", "web", "k", "1"), `"l":"1"`, true},
+		"comes second with the same value: sets it":      {with("a", "web", "l", "2"), `"l":"1"`, true},
+		"comes second, the first is deleted: sets it":    {deleted, `"l":"1"`, true},
+		"comes second, the value is there: changes none": {with("a", "web", "l", "2"), `"l":"2"`, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var updates atomic.Int32
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Type", "application/json")
+				switch {
+				case r.URL.Path != "/api/v1/namespaces/web":
+					w.WriteHeader(http.StatusNotFound)
+					_, _ = w.Write([]byte(`{"apiVersion":"v1","kind":"Status","status":"Failure","reason":"NotFound","code":404}`))
+					return
+				case r.Method == http.MethodPut:
+					updates.Add(1)
+				}
+				_, _ = w.Write([]byte(`{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"web","labels":{` + test.current + `}}}`))
+			}))
+			defer server.Close()
+			agent, err := access.NewAgent(&rest.Config{Host: server.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}, deploytest.Noon)
+			if err != nil {
+				t.Fatal(err)
+			}
+			bd := with("hello", "web", "l", "2")
+			all := func() []*fleet.BundleDeployment { return []*fleet.BundleDeployment{bd, test.other} }
+			n := New(agent, access.NewAccounts(agent, "agents", ""), deploytest.Noon, all, nil)
+			given := MarksOf(&bd.Spec.Options, deploytest.Noon().Add(-marksPause))
+			if err := n.Keep(t.Context(), bd, &given, "web", "web/hello:1"); err != nil {
+				t.Fatal(err)
+			}
+			if got := updates.Load() > 0; got != test.want {
+				t.Errorf("updated: %t", got)
+			}
+		})
 	}
 }
 
