@@ -9,6 +9,7 @@ import (
 )
 
 func TestBundleOfOneMegabyteOfAliases_IsRefusedInItsStatus(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.cluster(t, "one", map[string]string{"env": "dev"})
 	text := "a: &a " + strings.Repeat("x", 750_000) + "\nb: [" + strings.Repeat("*a,", 80_000) + "*a]\n"

@@ -21,6 +21,7 @@ import (
 
 // A collector whose clock is ahead finds every Content old enough.
 func TestUnusedContent_IsDeleted(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.cluster(t, "one", nil)
 	b := w.bundle(t, "web", to("one"))

@@ -16,6 +16,7 @@ import (
 
 // A copy is deleted when it is no longer named, unless another Bundle wants it too.
 func TestUnneededCopies_AreDeleted(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.cluster(t, "one", nil)
 	here, there := metav1.ObjectMeta{Namespace: w.workspace, Name: "shared"}, w.namespaceOf("one")

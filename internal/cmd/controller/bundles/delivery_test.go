@@ -22,6 +22,7 @@ import (
 )
 
 func TestBundle_IsDeployedToItsClusters(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	names := []string{"one", "two", "three"}
 	for _, name := range names {
@@ -131,6 +132,7 @@ func BenchmarkDelivery(b *testing.B) {
 }
 
 func TestClusterLabelsChange_BundleFollows(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.cluster(t, "one", map[string]string{"env": "prod"})
 	w.cluster(t, "two", map[string]string{"env": "dev"})
@@ -156,6 +158,7 @@ func TestClusterLabelsChange_BundleFollows(t *testing.T) {
 }
 
 func TestClusterGroupChanges_BundleFollows(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.cluster(t, "one", map[string]string{"env": "prod"})
 	w.bundle(t, "web", func(b *fleet.Bundle) { b.Spec.Targets = []fleet.BundleTarget{{ClusterGroup: "prod"}} })
@@ -169,6 +172,7 @@ func TestClusterGroupChanges_BundleFollows(t *testing.T) {
 }
 
 func TestBundleChanges_DeploymentIsUpdatedInPlace(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.cluster(t, "one", map[string]string{"n": "1"})
 	w.bundle(t, "web", to("one"), values("a", 1))
@@ -208,6 +212,7 @@ func TestBundleChanges_DeploymentIsUpdatedInPlace(t *testing.T) {
 }
 
 func TestPausedBundle_ChangesAreStaged(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.cluster(t, "one", map[string]string{"n": "1"})
 	w.bundle(t, "web", to("one"), w.confidential(t, "web", `{"a":1}`))
@@ -243,6 +248,7 @@ func TestPausedBundle_ChangesAreStaged(t *testing.T) {
 
 // An agent deploys again only if the deployment ID changes.
 func TestValuesThatMoveToASecretAndBack_AreNotDeployedAgain(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.cluster(t, "one", nil)
 	w.bundle(t, "web", to("one"), values("a", 1))
@@ -274,6 +280,7 @@ func TestValuesThatMoveToASecretAndBack_AreNotDeployedAgain(t *testing.T) {
 
 // Rancher Fleet's hub has every value in a Secret. The agents keep what they have until the next deployment.
 func TestValuesOfRancherFleetsHub_LeaveTheSecretWithTheNextDeployment(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.cluster(t, "one", nil)
 	w.bundle(t, "web", to("one"), values("a", 1), func(b *fleet.Bundle) { b.Spec.Paused = true })
@@ -298,6 +305,7 @@ func TestValuesOfRancherFleetsHub_LeaveTheSecretWithTheNextDeployment(t *testing
 
 // Agents of other implementations do not report that their values are damaged.
 func TestADamagedValuesSecret_IsWrittenAgainWithoutAReport(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.cluster(t, "one", nil)
 	w.bundle(t, "web", everywhere, w.confidential(t, "web", `{"a":1}`))
@@ -326,6 +334,7 @@ func TestADamagedValuesSecret_IsWrittenAgainWithoutAReport(t *testing.T) {
 }
 
 func TestDeletedBundle_DeploymentsAndValuesAreDeleted(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.cluster(t, "one", map[string]string{"n": "1"})
 	w.cluster(t, "two", nil)
@@ -347,6 +356,7 @@ func TestDeletedBundle_DeploymentsAndValuesAreDeleted(t *testing.T) {
 
 // Other controllers revoke the rights of the agent and delete the namespace first.
 func TestClusterBeingDeleted_KeepsItsDeployments(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	c := &fleet.Cluster{ObjectMeta: metav1.ObjectMeta{
 		Namespace: w.workspace, Name: "one", Labels: map[string]string{"n": "1"}, Finalizers: []string{fleet.FinalizerCluster},
@@ -373,6 +383,7 @@ func TestClusterBeingDeleted_KeepsItsDeployments(t *testing.T) {
 }
 
 func TestBundleDeployment_HasLabelsOfBundleAndCluster(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.cluster(t, "one", nil)
 	b := w.bundle(t, "web", to("one"), func(b *fleet.Bundle) { b.Labels = map[string]string{"team": "a", "objectset.rio.cattle.io/hash": "h"} })

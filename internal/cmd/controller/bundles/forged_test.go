@@ -43,6 +43,7 @@ func (w *world) expectNoCopy(t *testing.T, bd *fleet.BundleDeployment, secret st
 }
 
 func TestForgedBundleDeployment_CopiesNothing(t *testing.T) {
+	t.Parallel()
 	victim, tenant := newWorld(t), newWorkspace(t)
 	victim.cluster(t, "one", nil)
 	tenant.cluster(t, "own", nil)
@@ -60,6 +61,7 @@ func TestForgedBundleDeployment_CopiesNothing(t *testing.T) {
 }
 
 func TestForgedBundleDeployment_ChangesNoStatus(t *testing.T) {
+	t.Parallel()
 	victim, tenant := newWorld(t), newWorkspace(t)
 	victim.cluster(t, "one", nil)
 	victim.bundle(t, "web", to("one"), func(b *fleet.Bundle) { b.Labels = map[string]string{fleet.LabelRepoName: "repo"} })
@@ -92,6 +94,7 @@ func TestForgedBundleDeployment_ChangesNoStatus(t *testing.T) {
 }
 
 func TestSecretWithTheNameOfTheValues_Stays(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.cluster(t, "one", nil)
 	secrets := w.Kube.CoreV1().Secrets(w.namespaceOf("one"))

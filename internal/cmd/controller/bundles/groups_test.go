@@ -77,6 +77,7 @@ func (w *world) columns(t testing.TB, resource, name string) (cells []any) {
 }
 
 func TestClusterGroupStatus_FollowsItsClusters(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.group(t, "prod", byLabel("env", "prod"), nil)
 	w.group(t, "dev", byLabel("env", "dev"), nil)
@@ -138,6 +139,7 @@ func TestClusterGroupStatus_FollowsItsClusters(t *testing.T) {
 
 // Changes that a ClusterGroup does not show, such as heartbeats, cause no write.
 func TestHeartbeats_DoNotWriteClusterGroups(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.cluster(t, "one", nil)
 	w.group(t, "all", &metav1.LabelSelector{}, nil)
@@ -159,6 +161,7 @@ func TestHeartbeats_DoNotWriteClusterGroups(t *testing.T) {
 }
 
 func TestClusterGroupLabelsChange_BundleFollows(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.cluster(t, "one", map[string]string{"env": "prod"})
 	w.group(t, "prod", byLabel("env", "prod"), map[string]string{"tier": "low"})
@@ -173,6 +176,7 @@ func TestClusterGroupLabelsChange_BundleFollows(t *testing.T) {
 }
 
 func TestBrokenGroup_IsReportedUntilCorrected(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.cluster(t, "one", map[string]string{"env": "prod"})
 	w.cluster(t, "two", map[string]string{"env": "dev"})

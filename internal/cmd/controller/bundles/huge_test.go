@@ -33,6 +33,7 @@ func drifted() map[string]any {
 }
 
 func TestManyDriftedClusters_LeaveTheBundlesStatusWritable(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	const clusters = 30
 	for i := range clusters {
@@ -56,6 +57,7 @@ func TestManyDriftedClusters_LeaveTheBundlesStatusWritable(t *testing.T) {
 }
 
 func TestHugeReportOfOneAgent_LeavesTheStatusOfOthersWritable(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.cluster(t, "one", map[string]string{"env": "dev"})
 	w.cluster(t, "two", map[string]string{"env": "dev"})

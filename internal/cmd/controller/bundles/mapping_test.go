@@ -39,6 +39,7 @@ func (w *world) labelWorkspace(t testing.TB, key string, value any) {
 func teamed(b *fleet.Bundle) { b.Labels = map[string]string{"team": "a"} }
 
 func TestMapping_ReachesClustersOfOtherWorkspaces(t *testing.T) {
+	t.Parallel()
 	home, away := newWorld(t), newWorkspace(t)
 	tier := "t-" + away.workspace // of this run alone
 	away.labelWorkspace(t, "tier", tier)
@@ -101,6 +102,7 @@ func (w *world) accept(t testing.TB, list any) {
 }
 
 func TestWorkspace_MayRefuseBundlesOfOthers(t *testing.T) {
+	t.Parallel()
 	home, away := newWorld(t), newWorkspace(t)
 	tier := "t-" + away.workspace
 	away.labelWorkspace(t, "tier", tier)
@@ -141,6 +143,7 @@ func TestWorkspace_MayRefuseBundlesOfOthers(t *testing.T) {
 }
 
 func TestMappedBundle_UsesGroupsOfTheClustersWorkspace(t *testing.T) {
+	t.Parallel()
 	home, away := newWorld(t), newWorkspace(t)
 	tier := "t-" + away.workspace
 	away.labelWorkspace(t, "tier", tier)
@@ -166,6 +169,7 @@ func TestMappedBundle_UsesGroupsOfTheClustersWorkspace(t *testing.T) {
 }
 
 func TestBrokenMapping_IsReportedUntilCorrected(t *testing.T) {
+	t.Parallel()
 	tests := map[string]struct{ field string }{
 		"the selector of namespaces": {"namespaceSelector"},
 		"the selector of Bundles":    {"bundleSelector"},
@@ -209,6 +213,7 @@ func TestBrokenMapping_IsReportedUntilCorrected(t *testing.T) {
 }
 
 func TestMappingWithOneSelector_IsReported(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	m := w.mapping(t, "m", &metav1.LabelSelector{}, nil)
 	w.expectWarning(t, m, "MappingIncomplete", "BundleNamespaceMapping m: both bundleSelector and namespaceSelector must be set; as it is, the mapping does nothing")
@@ -216,6 +221,7 @@ func TestMappingWithOneSelector_IsReported(t *testing.T) {
 
 // A cluster has one BundleDeployment of a name: that of the first Bundle.
 func TestMappedBundle_DoesNotReplaceABundleOfThatName(t *testing.T) {
+	t.Parallel()
 	home, away := newWorld(t), newWorkspace(t)
 	tier := "t-" + away.workspace
 	away.labelWorkspace(t, "tier", tier)
@@ -236,6 +242,7 @@ func TestMappedBundle_DoesNotReplaceABundleOfThatName(t *testing.T) {
 }
 
 func TestAgentBundle_IgnoresMappings(t *testing.T) {
+	t.Parallel()
 	home, away := newWorld(t), newWorkspace(t)
 	tier := "t-" + away.workspace
 	away.labelWorkspace(t, "tier", tier)

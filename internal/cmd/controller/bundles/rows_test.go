@@ -126,6 +126,7 @@ func TestMissingClusterGroup_IsReportedAndDeploymentsStay(t *testing.T) {
 }
 
 func TestTargetNamesAnAbsentCluster_IsReportedUntilItExists(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	// The selector does not match, so nothing is deployed: only the name counts.
 	w.bundle(t, "web", withTargets(fleet.BundleTarget{ClusterName: "one", ClusterSelector: byLabel("n", "other")}))
@@ -153,6 +154,7 @@ func dependingOn(names ...string) func(*fleet.Bundle) {
 }
 
 func TestDependencies_AreCopiedAndCyclesReported(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.cluster(t, "one", nil)
 	w.bundle(t, "db", to("one"))
@@ -180,6 +182,7 @@ func TestDependencies_AreCopiedAndCyclesReported(t *testing.T) {
 }
 
 func TestTooLongNames_AreReported(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	long := strings.Repeat("a", 64)
 	w.cluster(t, "one", nil)
@@ -203,6 +206,7 @@ func TestTooLongNames_AreReported(t *testing.T) {
 }
 
 func TestTooLargeValues_AreReported(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.cluster(t, "one", map[string]string{"size": "1"})
 	w.cluster(t, "two", map[string]string{"size": "1"})
@@ -221,6 +225,7 @@ func TestTooLargeValues_AreReported(t *testing.T) {
 }
 
 func TestEndlessTemplate_IsReported(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.cluster(t, "one", map[string]string{"n": "1"})
 	w.cluster(t, "two", map[string]string{"n": "1000000000000"})
@@ -259,6 +264,7 @@ func TestTerminatingClusterNamespace_OthersContinue(t *testing.T) {
 }
 
 func TestTooLargeContent_IsReported(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.cluster(t, "one", nil)
 	// So much that the store takes the Bundle, and not the Content, which compresses it little and encodes it again.
@@ -280,6 +286,7 @@ func TestTooLargeContent_IsReported(t *testing.T) {
 
 // TestReportsOfAnAgent_AreShownOnTheBundle checks the messages, because users search for them.
 func TestReportsOfAnAgent_AreShownOnTheBundle(t *testing.T) {
+	t.Parallel()
 	service := func(change map[string]any) map[string]any {
 		out := map[string]any{"kind": "Service", "apiVersion": "v1", "namespace": "ns", "name": "svc-test"}
 		for key, value := range change {
@@ -328,6 +335,7 @@ func TestReportsOfAnAgent_AreShownOnTheBundle(t *testing.T) {
 }
 
 func TestDownstreamResources_AreCopiedAndUpdated(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.cluster(t, "one", nil)
 	w.cluster(t, "two", nil)
@@ -383,6 +391,7 @@ func TestDownstreamResources_AreCopiedAndUpdated(t *testing.T) {
 
 // TestEditedValues_AreRestored has an agent notice that the values are not those of the hash.
 func TestEditedValues_AreRestored(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.cluster(t, "one", map[string]string{"n": "1"})
 	w.bundle(t, "web", to("one"), w.confidential(t, "web", `{"a":1}`))

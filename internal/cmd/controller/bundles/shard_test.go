@@ -16,6 +16,7 @@ import (
 // TestShard_ReconcilesOnlyItsBundles runs a shard beside the controllers of all other tests, which belong to no
 // shard.
 func TestShard_ReconcilesOnlyItsBundles(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	cfg, err := account()
 	must(t, err)

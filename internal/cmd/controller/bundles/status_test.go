@@ -17,6 +17,7 @@ import (
 )
 
 func TestReportedStatus_IsSummedUpInBundleAndCluster(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.cluster(t, "one", nil)
 	w.cluster(t, "two", nil)
@@ -70,6 +71,7 @@ func (w *world) expectCluster(t *testing.T, name, message string, display fleet.
 }
 
 func TestInvalidBundle_IsReportedUntilCorrected(t *testing.T) {
+	t.Parallel()
 	invalid := map[string]any{"targets": []any{map[string]any{"name": "prod", "clusterSelector": map[string]any{
 		"matchExpressions": []any{map[string]any{"key": "a", "operator": "Resembles"}},
 	}}}}
@@ -122,6 +124,7 @@ func TestInvalidBundle_IsReportedUntilCorrected(t *testing.T) {
 }
 
 func TestFailingTemplate_ConcernsOneCluster(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.cluster(t, "one", map[string]string{"env": "dev"})
 	w.cluster(t, "two", map[string]string{"env": "dev", "zone": "b"})
@@ -169,6 +172,7 @@ func TestMissingValuesSecret_IsReportedUntilItExists(t *testing.T) {
 
 // Of a Bundle and its values, which are written one after the other, the Bundle may come first.
 func TestABundleWrittenBeforeItsValues_ShowsNoError(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.cluster(t, "one", nil)
 	data := map[string][]byte{"values.yaml": []byte(`{"a":1}`)}
@@ -186,6 +190,7 @@ func TestABundleWrittenBeforeItsValues_ShowsNoError(t *testing.T) {
 }
 
 func TestDeploymentOfAnotherBundle_Stays(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.cluster(t, "one", nil)
 	foreign := &fleet.BundleDeployment{ObjectMeta: metav1.ObjectMeta{

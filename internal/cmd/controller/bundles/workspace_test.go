@@ -15,6 +15,7 @@ import (
 // An agent that does not find its BundleDeployment uninstalls. The finalizer of the test stands for that of a Cluster whose agent
 // has its rights.
 func TestWorkspaceIsDeleted_BundleDeploymentsWaitForTheirClusters(t *testing.T) {
+	t.Parallel()
 	home, away := newWorld(t), newWorkspace(t)
 	tier := "t-" + away.workspace
 	away.labelWorkspace(t, "tier", tier)
