@@ -3,7 +3,6 @@ package machines_test
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -41,9 +40,6 @@ func TestMain(m *testing.M) {
 	}
 	if code, found := programs.Run(os.Args); found {
 		os.Exit(code)
-	}
-	if err := flag.Set("test.parallel", "7"); err != nil { // the tests wait, mostly
-		panic(err)
 	}
 	code := control.Main(m)
 	_ = started.close() // the processes end with this one in any case

@@ -3,6 +3,7 @@ package plane
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -63,9 +64,16 @@ func (s *Shared) Plane(t T) *Plane {
 	return p
 }
 
+// atOnce is how many parallel tests run at once, unless a flag says otherwise. They wait for control planes most of the time.
+const atOnce = "6"
+
 // Main runs the package's tests, stops the plane if one was started, and returns the exit code. If a test failed,
 // it keeps the logs and prints their directory.
 func (s *Shared) Main(m interface{ Run() int }) int {
+	if err := flag.Set("test.parallel", atOnce); err != nil {
+		_, _ = fmt.Fprintln(s.out, err)
+		return 1
+	}
 	code := m.Run()
 	if err := s.Stop(code != 0); err != nil {
 		_, _ = fmt.Fprintln(s.out, err)

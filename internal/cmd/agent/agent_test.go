@@ -40,6 +40,7 @@ func joined(t *testing.T, name string, env ...corev1.EnvVar) (*site, *fleet.Clus
 }
 
 func TestNewAgent_RegistersAndStoresItsIdentity(t *testing.T) {
+	t.Parallel()
 	s, _, _ := joined(t, "joins")
 	s.expectMissing(names.AgentBootstrap)
 	s.expectRequests(1)
@@ -64,6 +65,7 @@ func TestNewAgent_RegistersAndStoresItsIdentity(t *testing.T) {
 }
 
 func TestKilledAgent_DoesNotRegisterAgain(t *testing.T) {
+	t.Parallel()
 	// A lease that outlasts the test: the next process must not wait for its dead predecessor's.
 	s, _, _ := joined(t, "killed",
 		corev1.EnvVar{Name: "CATTLE_ELECTION_LEASE_DURATION", Value: "1h"},
@@ -84,6 +86,7 @@ func TestKilledAgent_DoesNotRegisterAgain(t *testing.T) {
 }
 
 func TestDeletedIdentity_NewBootstrapSecretRegistersWithoutRestart(t *testing.T) {
+	t.Parallel()
 	s, token, values := joined(t, "lost")
 	cluster := s.heartbeat(time.Time{})
 	s.must(s.eastCore.CoreV1().Secrets(s.namespace).Delete(t.Context(), names.Agent, metav1.DeleteOptions{}))
@@ -105,6 +108,7 @@ func TestDeletedIdentity_NewBootstrapSecretRegistersWithoutRestart(t *testing.T)
 }
 
 func TestUnneededBootstrapSecret_IsDeletedWithoutRequest(t *testing.T) {
+	t.Parallel()
 	s, _, values := joined(t, "not-needed")
 	s.expectMissing(names.AgentBootstrap)
 	s.deliver(values)
@@ -127,6 +131,7 @@ func TestUnreachableHub_AgentContinuesWithoutRestart(t *testing.T) {
 }
 
 func TestRejectedIdentity_NewBootstrapSecretRegistersWithoutRestart(t *testing.T) {
+	t.Parallel()
 	s, token, values := joined(t, "rejected")
 	request := s.requests()[0]
 	account := names.RequestAccount(request.Name, string(request.UID))
@@ -144,6 +149,7 @@ func TestRejectedIdentity_NewBootstrapSecretRegistersWithoutRestart(t *testing.T
 }
 
 func TestNoIdentityAndNoBootstrapSecret_ExitsAndJoinsAfterRestart(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, "nothing")
 	s.startPod(first)
 	s.expectLog(first, "fleetagent: "+registering.ErrNoIdentity.Error()+": there is no Secret fleet-agent and no Secret fleet-agent-bootstrap; create", 1)
@@ -160,6 +166,7 @@ func TestNoIdentityAndNoBootstrapSecret_ExitsAndJoinsAfterRestart(t *testing.T) 
 }
 
 func TestTerminatedAgent_ReleasesItsLease(t *testing.T) {
+	t.Parallel()
 	s, _, _ := joined(t, "ends")
 	s.endPod(first)
 	s.expectLog(first, "msg=completed", 1)
@@ -172,6 +179,7 @@ func TestTerminatedAgent_ReleasesItsLease(t *testing.T) {
 }
 
 func TestStandbyReplica_IsReadyAndTakesOver(t *testing.T) {
+	t.Parallel()
 	s, _, _ := joined(t, "standby")
 	s.startPod("fleet-agent-1")
 	s.expectLog("fleet-agent-1", "standing by", 1)

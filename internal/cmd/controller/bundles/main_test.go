@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"log/slog"
 	"os"
@@ -42,9 +41,6 @@ const (
 var control = plane.Share(plane.Options{BeforeControllers: helm.CRDs})
 
 func TestMain(m *testing.M) {
-	if err := flag.Set("test.parallel", "4"); err != nil { // these tests wait, mostly
-		panic(err)
-	}
 	os.Exit(control.Main(m))
 }
 
