@@ -127,7 +127,7 @@ func (l *inherited) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord
 		l.predecessor.saw("")
 	}
 	if apierrors.IsForbidden(err) {
-		return record, raw, l.attempted(ctx, err) // writes need what was read
+		return record, raw, l.attempted(ctx, err) // every write needs a read before it
 	}
 	if err != nil {
 		return record, raw, err
