@@ -144,6 +144,9 @@ func (h *handler) act(ctx context.Context, in grant.Input, out grant.Outcome) er
 	r := &run{in: in, out: out, request: in.Request}
 	defer h.noteWritten(r)
 	h.enqueueAtEnd(r.request, out)
+	if in.WorkspaceDeleting && r.request.DeletionTimestamp == nil {
+		h.app.ClusterRegistrations.EnqueueAfter(r.request.Namespace, r.request.Name, recreatedDelay)
+	}
 	h.noteUse(r)
 	if len(out.CredentialAccess)+len(out.Children) > 0 {
 		h.begun.Store(r.key(), r.request.UID)

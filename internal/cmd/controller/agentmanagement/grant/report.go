@@ -21,6 +21,9 @@ const (
 	// takenDelay is the time until the next attempt for a right whose name another object has. Deleting that object
 	// does not enqueue the request.
 	takenDelay = 15 * time.Second
+	// recreatedDelay is the time until a request in a workspace that is being deleted is checked again. The workspace may
+	// have been created again, and the cache of namespaces may lag.
+	recreatedDelay = 15 * time.Second
 )
 
 // reasonGranted is the reason of the Event for a registration that took a while.

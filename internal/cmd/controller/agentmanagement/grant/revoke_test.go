@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -325,4 +326,15 @@ func TestRejectedRequest_IsReportedThoughItsRightsStay(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A request of a workspace that was created again can arrive before the watch of namespaces reports that.
+func TestRequestOfRecreatedWorkspace_IsCheckedAgain(t *testing.T) {
+	deleting := metav1.NewTime(time.Date(2026, 1, 1, 13, 0, 0, 0, time.UTC))
+	hub := start(t, request(), asked(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ws", DeletionTimestamp: &deleting}})
+	handle(t, hub)
+	hubtest.ExpectWoken(t, hub, kindRequest+" ws/r1 in 15s")
+	hub.Put(request(func(r *fleet.ClusterRegistration) { r.DeletionTimestamp = &deleting }))
+	handle(t, hub)
+	hubtest.ExpectWoken(t, hub) // its deletion is an event
 }

@@ -33,6 +33,9 @@ const (
 	pendingDelay = 500 * time.Millisecond
 	// blockedDelay is for a Secret of another owner with the token's name. Not all of these Secrets are watched.
 	blockedDelay = 15 * time.Second
+	// recreatedDelay is for a token in a workspace that is being deleted. The workspace may have been created again, and the
+	// cache of namespaces may lag.
+	recreatedDelay = 15 * time.Second
 )
 
 type handler struct {
@@ -89,6 +92,9 @@ func gvk() schema.GroupVersionKind {
 func (h *handler) onChange(ctx context.Context, key string, token *fleet.ClusterRegistrationToken) error {
 	if token == nil || token.DeletionTimestamp != nil || h.app.IsDeletingNamespace(token.Namespace) {
 		h.rejected.Delete(key)
+		if token != nil && token.DeletionTimestamp == nil {
+			h.app.ClusterRegistrationTokens.EnqueueAfter(token.Namespace, token.Name, recreatedDelay)
+		}
 		return h.set.Apply(gone(key)) // delete the account and with it all its tokens now, not when garbage is collected
 	}
 	in, err := h.gather(ctx, token)

@@ -289,6 +289,17 @@ func TestDeletedToken_DeletesItsAccountAtOnce(t *testing.T) {
 	}
 }
 
+// A token of a workspace that was created again can arrive before the watch of namespaces reports that.
+func TestTokenOfRecreatedWorkspace_IsCheckedAgain(t *testing.T) {
+	deleting := metav1.NewTime(time.Date(2026, 1, 1, 13, 0, 0, 0, time.UTC))
+	hub := start(t, token(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ws", DeletionTimestamp: &deleting}})
+	handle(t, hub)
+	hubtest.ExpectWoken(t, hub, tokens+" ws/t1 in 15s")
+	hub.Put(token(func(t *fleet.ClusterRegistrationToken) { t.DeletionTimestamp = &deleting }))
+	handle(t, hub)
+	hubtest.ExpectWoken(t, hub) // its deletion is an event
+}
+
 func TestSecretOfAnotherOwner_IsLeftAlone(t *testing.T) {
 	foreign := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ws", Name: "t1"}, Type: corev1.SecretTypeOpaque, Data: map[string][]byte{"mine": []byte("1")}}
 	hub := start(t, token(), foreign)
