@@ -10,6 +10,7 @@ import (
 	"helm.sh/helm/v3/pkg/release"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fleet-hub/fleet/internal/deploy/access"
 	"github.com/fleet-hub/fleet/internal/deploy/deploytest"
@@ -52,12 +53,16 @@ func (i installed) identity(account string) *access.Identity {
 
 func (i installed) key() placement.Release { return placement.Release{Namespace: "web", Name: "hello"} }
 
-// install deploys ConfigMaps with a value.
+// install deploys ConfigMaps with a value. The name of a hook contains its event, such as "seed:pre-install".
 func (i installed) install(value string, names ...string) (*manifest.Revision, error) {
 	none := false
 	made := &chart.Chart{Metadata: &chart.Metadata{APIVersion: "v2", Name: "hello", Version: "1.0.0", Annotations: map[string]string{annotation.DeploymentID: value}}}
 	for _, name := range names {
+		name, event, isHook := strings.Cut(name, ":")
 		text := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: " + name + "}\ndata: {v: " + value + "}\n"
+		if isHook {
+			text = strings.Replace(text, "}", ", annotations: {helm.sh/hook: "+event+"}}", 1)
+		}
 		made.Templates = append(made.Templates, &chart.File{Name: "templates/" + name + ".yaml", Data: []byte(text)})
 	}
 	return i.Install(i.t.Context(), Installation{
@@ -166,6 +171,17 @@ func TestFailedRollback_RestoresHistoryDespiteARefusedWrite(t *testing.T) {
 	}
 }
 
+// remove deletes ConfigMaps.
+func (i installed) remove(names ...string) {
+	i.t.Helper()
+	for _, name := range names {
+		err := i.Agent.Clientset.CoreV1().ConfigMaps("web").Delete(i.t.Context(), name, metav1.DeleteOptions{})
+		if name != "" && err != nil {
+			i.t.Fatal(err)
+		}
+	}
+}
+
 // drift changes the ConfigMap and returns it.
 func (i installed) drift(made *manifest.Revision) map[manifest.Ref]bool {
 	i.t.Helper()
@@ -221,5 +237,43 @@ func TestUninstallation_DropsOnlyLeftoversThatTheAccountMayNotDelete(t *testing.
 				t.Errorf("object left: %v", object)
 			}
 		})
+	}
+}
+
+// An upgrade that drops ConfigMap b has failed, because b could not be deleted.
+func TestUninstallation_DeletesTheOtherObjectsIfALeftoverStays(t *testing.T) {
+	i := newInstalled(t)
+	i.Forbid(`namespaces "default" is forbidden: this namespace may not be deleted`)
+	if _, err := i.install("one", "a", "b"); err != nil {
+		t.Fatal(err)
+	}
+	i.Refuse("DELETE configmaps/b", 3) // by the upgrade and by two uninstallations
+	if _, err := i.install("two", "a", "before:pre-delete", "after:post-delete"); err == nil {
+		t.Fatal("the upgrade succeeded")
+	}
+	for attempt := range 3 {
+		h, err := i.History(t.Context(), i.key())
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = i.Uninstall(h, Removal{Identity: i.Agent, Hooks: true})
+		if stays := attempt < 2; (err != nil) != stays || stays && !strings.HasPrefix(err.Error(), "uninstalling release web/hello: deleting configmap.v1 web/b: ") {
+			t.Errorf("attempt %d: %v", attempt, err)
+		}
+		var object corev1.ConfigMap
+		if i.Get(t, "configmaps/a", &object) || i.Get(t, "configmaps/b", &object) != (attempt < 2) {
+			t.Errorf("attempt %d: object left: %s", attempt, object.Name)
+		}
+		if (i.status(1) == "") != (attempt == 2) || (i.status(2) == "") != (attempt == 2) {
+			t.Errorf("attempt %d: history %q, %q", attempt, i.status(1), i.status(2))
+		}
+		for _, hook := range []string{"before", "after"} {
+			if i.Get(t, "configmaps/"+hook, &object) != (attempt == 0) {
+				t.Errorf("attempt %d: hook %s has run again or not at all", attempt, hook)
+			}
+		}
+		if attempt == 0 {
+			i.remove("before", "after")
+		}
 	}
 }

@@ -157,7 +157,7 @@ func (r *Reader) Annotations(ctx context.Context, key placement.Release, found R
 
 // IsBeingUninstalled reports whether an uninstallation of a release by this agent has begun, false if that is unknown.
 func (r *Reader) IsBeingUninstalled(ctx context.Context, key placement.Release, found RevisionSecret) bool {
-	if found.status != release.StatusUninstalling.String() {
+	if found.status != release.StatusUninstalling.String() && found.status != release.StatusUninstalled.String() {
 		return false
 	}
 	secret, err := r.agent.Clientset.CoreV1().Secrets(key.Namespace).Get(ctx, found.secret, metav1.GetOptions{})

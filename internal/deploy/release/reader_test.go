@@ -38,6 +38,22 @@ func TestRevisionSecrets_NewestIsRecorded(t *testing.T) {
 	}
 }
 
+func TestIsBeingUninstalled_UntilTheHistoryIsDeleted(t *testing.T) {
+	i := newInstalled(t)
+	if _, err := i.install("one", "a"); err != nil {
+		t.Fatal(err)
+	}
+	reader := NewReader(i.Agent, nil, "agents", nil, deploytest.Noon, nil)
+	for status, want := range map[release.Status]bool{
+		release.StatusDeployed: false, release.StatusFailed: false, release.StatusUninstalling: true, release.StatusUninstalled: true,
+	} {
+		found := RevisionSecret{secret: SecretName("hello", 1), status: status.String(), number: 1}
+		if got := reader.IsBeingUninstalled(t.Context(), i.key(), found); got != want {
+			t.Errorf("%s: got %t", status, got)
+		}
+	}
+}
+
 func TestObjects_OfForgedOrUnreadableRevision_AreNotFound(t *testing.T) {
 	key := placement.Release{Namespace: "web", Name: "hello"}
 	tests := map[string]struct {

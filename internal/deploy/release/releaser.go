@@ -331,24 +331,28 @@ type Removal struct {
 	BeforePurge func()
 }
 
-// Uninstall uninstalls a release with the given history.
+// Uninstall uninstalls a release with the given history. If an object of a former revision cannot be deleted, the history stays
+// until it can.
 func (r *Releaser) Uninstall(h *History, in Removal) error {
 	client := r.client(h, in.Identity, in.Confined, in.Set)
 	client.Slots, client.Foreign, client.Keep = r.Slots, h.isForeign(h.Last()), append(client.Keep, in.Keep...)
+	var left, err error
 	if h.Last() != nil {
 		client.Leftovers = h.toUninstall()
-		if err := client.DeleteLeftovers(h.Last().Manifest); err != nil {
-			return fmt.Errorf("uninstalling release %s: %w", h.Key, err)
-		}
+		left = client.DeleteLeftovers(h.Last().Manifest)
 	}
 	run := action.NewUninstall(newConfiguration(in.Identity, h, 0, client))
 	run.DisableHooks = !in.Hooks
 	run.Timeout = hookTimeout
-	run.IgnoreNotFound = true
+	run.IgnoreNotFound, run.KeepHistory = true, left != nil
 	run.DeletionPropagation = "background"
 	h.beforeDelete = in.BeforePurge
-	if _, err := run.Run(h.Key.Name); err != nil {
-		err = errors.Join(err, client.DeletionError()) // Helm does not return the cause
+	if left == nil || h.Last().Info.Status != release.StatusUninstalled { // otherwise everything else is deleted
+		if _, err = run.Run(h.Key.Name); err != nil {
+			err = errors.Join(err, client.DeletionError()) // Helm does not return the cause
+		}
+	}
+	if err = errors.Join(left, err); err != nil {
 		return fmt.Errorf("uninstalling release %s: %w", h.Key, err)
 	}
 	return nil

@@ -77,20 +77,13 @@ func newest(history []*release.Release, status release.Status) int {
 }
 
 // unfinished returns the last good revision and those after it, without the last one. Their objects may exist although
-// the last revision does not have them, because it never became the deployed one. It returns none if an uninstallation
-// has begun: their objects are deleted before that. The history is sorted by number.
+// the last revision does not have them, because it never became the deployed one, or because their deletion was refused. The
+// history is sorted by number.
 func unfinished(history []*release.Release) []int {
-	if len(history) == 0 {
-		return nil
-	}
 	good := cmp.Or(newest(history, release.StatusDeployed), newest(history, release.StatusSuperseded))
-	last := history[len(history)-1]
-	if last.Info.Status == release.StatusUninstalling || last.Info.Status == release.StatusUninstalled {
-		return nil
-	}
 	var found []int
-	for _, r := range history[:len(history)-1] {
-		if r.Version >= good && r.Info.Status != release.StatusUninstalled {
+	for i, r := range history {
+		if i < len(history)-1 && r.Version >= good && r.Info.Status != release.StatusUninstalled {
 			found = append(found, r.Version)
 		}
 	}

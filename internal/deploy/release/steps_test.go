@@ -165,8 +165,8 @@ func TestUnfinished(t *testing.T) {
 		"two upgrades failed":                  {[]revision{{1, deployed}, {2, failed}, {3, failed}}, []int{1, 2}},
 		"failed twice from the start":          {[]revision{{1, failed}, {2, failed}}, []int{1}},
 		"failed, the deployed one superseded":  {[]revision{{1, superseded}, {2, superseded}, {3, failed}}, []int{2}},
-		"being uninstalled after a failure":    {[]revision{{1, deployed}, {2, release.StatusUninstalling}}, nil},
-		"uninstalled":                          {[]revision{{1, deployed}, {2, release.StatusUninstalled}}, nil},
+		"being uninstalled after a failure":    {[]revision{{1, deployed}, {2, release.StatusUninstalling}}, []int{1}},
+		"uninstalled":                          {[]revision{{1, superseded}, {2, release.StatusUninstalled}}, []int{1}},
 		"an installation after uninstallation": {[]revision{{1, release.StatusUninstalled}, {2, failed}}, nil},
 	}
 	for name, test := range tests {
