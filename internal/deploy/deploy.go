@@ -57,7 +57,7 @@ func (d *deployer) deploy(ctx context.Context, bd *fleet.BundleDeployment, r *re
 	r.untrack()
 	marks := d.setOf(bd.Name)
 	made, err := d.releaser.Install(ctx, release.Installation{
-		DeploymentID: bd.Spec.DeploymentID, Again: r.again, Release: key, Options: &bd.Spec.Options, Force: replaces(bd), Values: values,
+		DeploymentID: bd.Spec.DeploymentID, Again: r.again, Named: status.Release, Release: key, Options: &bd.Spec.Options, Force: replaces(bd), Values: values,
 		Chart: bundle.Chart, Finish: &source.PostRenderer{
 			Package: bundle, Set: marks, TargetNamespace: bd.Spec.Options.TargetNamespace, DeleteCRDs: bd.Spec.Options.DeleteCRDResources,
 			Namespaced: identity.Namespaced, Installed: installed, Limit: func(build func() error) error {

@@ -32,6 +32,8 @@ type installed struct {
 	*deploytest.World
 	*Releaser
 	t *testing.T
+	// named is the revision that the status names.
+	named string
 }
 
 func newInstalled(t *testing.T) installed {
@@ -66,7 +68,7 @@ func (i installed) install(value string, names ...string) (*manifest.Revision, e
 		made.Templates = append(made.Templates, &chart.File{Name: "templates/" + name + ".yaml", Data: []byte(text)})
 	}
 	return i.Install(i.t.Context(), Installation{
-		Release: i.key(), DeploymentID: value, Identity: i.Agent, Options: &fleet.BundleDeploymentOptions{CreateNamespace: &none}, Finish: plain{},
+		Release: i.key(), Named: i.named, DeploymentID: value, Identity: i.Agent, Options: &fleet.BundleDeploymentOptions{CreateNamespace: &none}, Finish: plain{},
 		Chart: made, MayTake: func(bool, map[string]string) error { return nil },
 	})
 }
@@ -100,6 +102,44 @@ func TestInstallationNotStored_IsRepeatedUntilItIsStored(t *testing.T) {
 			}
 			i.expect(1, release.StatusDeployed)
 			i.expect(2, "")
+		})
+	}
+}
+
+// Earlier agents reported an installation also if they could not store its result.
+func TestPendingInstallation_IsRepeatedUnlessItWasReported(t *testing.T) {
+	for name, test := range map[string]struct {
+		named, lost string
+		repeated    bool
+	}{
+		"reported, its objects exist: counts as deployed": {named: "web/hello:1"},
+		"reported, an object is missing: repeated":        {named: "web/hello:1", lost: "a", repeated: true},
+		"not reported: repeated":                          {repeated: true},
+		"another revision was reported: repeated":         {named: "web/hello:2", repeated: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			i := newInstalled(t)
+			if _, err := i.install("one", "a", "seed:pre-install"); err != nil {
+				t.Fatal(err)
+			}
+			h, err := i.History(t.Context(), i.key())
+			if err != nil {
+				t.Fatal(err)
+			}
+			h.Last().Info.Status = release.StatusPendingInstall
+			if err := h.Update(SecretName("hello", 1), h.Last()); err != nil {
+				t.Fatal(err)
+			}
+			i.remove("seed", test.lost)
+			i.named = test.named
+			if made, err := i.install("one", "a", "seed:pre-install"); err != nil || made.Number != 1 {
+				t.Errorf("made %v, error %v", made, err)
+			}
+			var object corev1.ConfigMap
+			if i.Get(t, "configmaps/seed", &object) != test.repeated || !i.Get(t, "configmaps/a", &object) {
+				t.Errorf("hook has run again: %t, want %t", !test.repeated, test.repeated)
+			}
+			i.expect(1, release.StatusDeployed)
 		})
 	}
 }

@@ -154,12 +154,12 @@ func (h *History) toUninstall() []int {
 
 // ManifestsToUninstall returns the manifests whose objects an uninstallation deletes.
 func (h *History) ManifestsToUninstall() []string {
-	if h.Last() == nil {
-		return nil
-	}
-	found, all := []string{h.Last().Manifest}, h.manifests()
-	for _, number := range h.toUninstall() {
-		found = append(found, all[number])
+	var found []string
+	numbers := h.toUninstall()
+	for _, r := range h.revisions {
+		if r == h.Last() || slices.Contains(numbers, r.Version) {
+			found = append(found, r.Manifest)
+		}
 	}
 	return found
 }

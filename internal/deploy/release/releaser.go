@@ -69,6 +69,8 @@ type Installation struct {
 	// is used or continued, unless Again is set.
 	DeploymentID string
 	Again        bool
+	// Named is the revision that the status names, "" for none.
+	Named string
 	// Force replaces objects instead of patching them.
 	Force  bool
 	Values map[string]any
@@ -114,10 +116,13 @@ func (r *Releaser) Install(ctx context.Context, in Installation) (*manifest.Revi
 	if err := h.DeleteForged(ctx); err != nil {
 		return nil, err
 	}
+	client := r.client(h, in.Identity, in.Options.TargetNamespace, in.Set)
+	if err := h.keepReported(in.Named, client); err != nil {
+		return nil, err
+	}
 	if made, err := r.alreadyMade(in, h); made != nil || err != nil {
 		return made, err
 	}
-	client := r.client(h, in.Identity, in.Options.TargetNamespace, in.Set)
 	if client.Former, err = r.manifestsOf(ctx, in.Stale, AnnotationsOf(&release.Release{Chart: in.Chart})); err != nil {
 		return nil, err
 	}

@@ -41,11 +41,11 @@ func (r *Releaser) RollBack(ctx context.Context, in Rollback) (*manifest.Revisio
 	if err != nil {
 		return nil, err
 	}
-	at := h.index(SecretName(in.Release.Name, in.Revision))
-	if at < 0 || h.isForeign(h.revisions[at]) {
+	current, err := h.Get(SecretName(in.Release.Name, in.Revision))
+	if err != nil || h.isForeign(current) {
 		return nil, fmt.Errorf("release %s has no revision %d that this agent has stored: deploy the bundle again, with another forceSyncGeneration", in.Release, in.Revision)
 	}
-	if err := h.makeDeployed(in.Revision); err != nil { // an earlier failure may not have been undone
+	if err := h.makeDeployed(current); err != nil { // an earlier failure may not have been undone
 		return nil, err
 	}
 	client := r.client(h, in.Identity, in.Options.TargetNamespace, in.Set)
@@ -56,17 +56,17 @@ func (r *Releaser) RollBack(ctx context.Context, in Rollback) (*manifest.Revisio
 		if errors.Is(err, access.ErrStopped) {
 			return nil, err // the next agent process continues from here
 		}
-		return nil, errors.Join(err, h.undo(in.Revision, in.KeepFailed))
+		return nil, errors.Join(err, h.undo(current, in.KeepFailed))
 	}
 	return client.Result(h.Last())
 }
 
 // undo makes a revision the deployed one again after a rollback to it has failed.
-func (h *History) undo(number int, keepFailed bool) error {
+func (h *History) undo(current *release.Release, keepFailed bool) error {
 	for _, failed := range h.revisions {
 		name := SecretName(failed.Name, failed.Version)
 		switch {
-		case failed.Version <= number:
+		case failed.Version <= current.Version:
 		case !keepFailed:
 			if _, err := h.Delete(name); err != nil {
 				return err
@@ -76,18 +76,26 @@ func (h *History) undo(number int, keepFailed bool) error {
 			h.unstored[name] = true
 		}
 	}
-	return h.makeDeployed(number)
+	return h.makeDeployed(current)
 }
 
 // makeDeployed marks a revision as the deployed one, and stores what is not stored.
-func (h *History) makeDeployed(number int) error {
-	name := SecretName(h.Key.Name, number)
-	current, err := h.Get(name)
-	if err != nil {
-		return err
-	}
+func (h *History) makeDeployed(current *release.Release) error {
 	if current.Info.Status != release.StatusDeployed {
-		current.Info.Status, h.unstored[name] = release.StatusDeployed, true
+		current.Info.Status, h.unstored[SecretName(current.Name, current.Version)] = release.StatusDeployed, true
 	}
 	return h.storeAgain()
+}
+
+// keepReported marks the last revision as the deployed one if it is pending although the status names it, and all its objects
+// exist. Earlier agents reported a revision also if they could not store its result. Its hooks must not run again.
+func (h *History) keepReported(named string, client *objects.Client) error {
+	last := h.Last()
+	if last == nil || h.isForeign(last) || !last.Info.Status.IsPending() || h.Key.At(last.Version) != named {
+		return nil
+	}
+	if found, err := client.Look(last); err != nil || !found.All {
+		return err
+	}
+	return h.makeDeployed(last)
 }

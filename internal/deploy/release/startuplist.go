@@ -19,12 +19,11 @@ type startupList struct {
 	newest map[placement.Release]RevisionSecret
 	at     time.Time
 
-	mu      sync.Mutex
-	claimed map[placement.Release]bool
+	claimed sync.Map // the keys are releases
 }
 
 func newStartupList() *startupList {
-	return &startupList{listed: make(chan struct{}), claimed: map[placement.Release]bool{}}
+	return &startupList{listed: make(chan struct{})}
 }
 
 // set stores the first list and ignores later ones. The list must not be changed afterwards.
@@ -49,9 +48,6 @@ func (l *startupList) newestOf(ctx context.Context, key placement.Release, now t
 
 // claim invalidates the entry of a release and reports whether it was valid.
 func (l *startupList) claim(key placement.Release) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	valid := !l.claimed[key]
-	l.claimed[key] = true
-	return valid
+	_, claimed := l.claimed.LoadOrStore(key, true)
+	return !claimed
 }
