@@ -79,6 +79,20 @@ func comesFirst(other, bd *fleet.BundleDeployment) bool {
 	return other.Name < bd.Name && other.DeletionTimestamp == nil && placement.NamespaceOf(&other.Spec.Options) == placement.NamespaceOf(&bd.Spec.Options)
 }
 
+// disputed reports whether two deployments in a namespace give a label or an annotation different values.
+func disputed(a, b *fleet.BundleDeploymentOptions) bool {
+	return differ(a.NamespaceLabels, b.NamespaceLabels) || differ(a.NamespaceAnnotations, b.NamespaceAnnotations)
+}
+
+func differ(a, b map[string]string) bool {
+	for key, value := range a {
+		if other, both := b[key]; both && other != value {
+			return true
+		}
+	}
+	return false
+}
+
 // yielding returns given with the values of other that are in place.
 func yielding(given, other, current map[string]string) map[string]string {
 	wanted := maps.Clone(given)

@@ -130,6 +130,7 @@ func (n *Namespaces) mark(ctx context.Context, bd *fleet.BundleDeployment, given
 	}
 	_, err = identity.Clientset.CoreV1().Namespaces().Update(ctx, wanted, metav1.UpdateOptions{FieldManager: namespaceManager(bd.Name)})
 	if err == nil {
+		n.wakeFirst(bd)
 		return nil
 	}
 	err = fmt.Errorf("labelling namespace %s: %w", name, err)
@@ -137,4 +138,13 @@ func (n *Namespaces) mark(ctx context.Context, bd *fleet.BundleDeployment, given
 		return &outcome.LabelsRefusedError{Cause: err}
 	}
 	return err
+}
+
+// wakeFirst enqueues the BundleDeployments whose values a BundleDeployment has replaced, although they decide.
+func (n *Namespaces) wakeFirst(bd *fleet.BundleDeployment) {
+	for _, other := range n.all() {
+		if comesFirst(other, bd) && disputed(&other.Spec.Options, &bd.Spec.Options) {
+			n.again(other.Name, marksPause)
+		}
+	}
 }

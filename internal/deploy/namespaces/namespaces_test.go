@@ -134,6 +134,30 @@ func TestKeep_WaitsBeforeItReadsTheNamespaceAgain(t *testing.T) {
 	}
 }
 
+// agentOfNamespace returns the agent of a cluster with namespace web, and the number of updates of that namespace.
+func agentOfNamespace(t *testing.T, labels string) (*access.Identity, *atomic.Int32) {
+	t.Helper()
+	var updates atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		switch {
+		case r.URL.Path != "/api/v1/namespaces/web":
+			w.WriteHeader(http.StatusNotFound)
+			_, _ = w.Write([]byte(`{"apiVersion":"v1","kind":"Status","status":"Failure","reason":"NotFound","code":404}`))
+			return
+		case r.Method == http.MethodPut:
+			updates.Add(1)
+		}
+		_, _ = w.Write([]byte(`{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"web","labels":{` + labels + `}}}`))
+	}))
+	t.Cleanup(server.Close)
+	agent, err := access.NewAgent(&rest.Config{Host: server.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}, deploytest.Noon)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return agent, &updates
+}
+
 func TestDisputedLabel_IsKeptByTheFirstBundle(t *testing.T) {
 	with := func(name, namespace, label, value string) *fleet.BundleDeployment {
 		return deploytest.Deployment(func(bd *fleet.BundleDeployment) {
@@ -160,33 +184,57 @@ func TestDisputedLabel_IsKeptByTheFirstBundle(t *testing.T) {
 		"comes second, the value is there: changes none": {with("a", "web", "l", "2"), `"l":"2"`, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var updates atomic.Int32
-			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				w.Header().Set("Content-Type", "application/json")
-				switch {
-				case r.URL.Path != "/api/v1/namespaces/web":
-					w.WriteHeader(http.StatusNotFound)
-					_, _ = w.Write([]byte(`{"apiVersion":"v1","kind":"Status","status":"Failure","reason":"NotFound","code":404}`))
-					return
-				case r.Method == http.MethodPut:
-					updates.Add(1)
-				}
-				_, _ = w.Write([]byte(`{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"web","labels":{` + test.current + `}}}`))
-			}))
-			defer server.Close()
-			agent, err := access.NewAgent(&rest.Config{Host: server.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}, deploytest.Noon)
-			if err != nil {
-				t.Fatal(err)
-			}
+			agent, updates := agentOfNamespace(t, test.current)
 			bd := with("hello", "web", "l", "2")
 			all := func() []*fleet.BundleDeployment { return []*fleet.BundleDeployment{bd, test.other} }
-			n := New(agent, access.NewAccounts(agent, "agents", ""), deploytest.Noon, all, nil)
+			n := New(agent, access.NewAccounts(agent, "agents", ""), deploytest.Noon, all, func(string, time.Duration) {})
 			given := MarksOf(&bd.Spec.Options, deploytest.Noon().Add(-marksPause))
 			if err := n.Keep(t.Context(), bd, &given, "web", "web/hello:1"); err != nil {
 				t.Fatal(err)
 			}
 			if got := updates.Load() > 0; got != test.want {
 				t.Errorf("updated: %t", got)
+			}
+		})
+	}
+}
+
+// Nothing else tells the first bundle, which may have been deployed long ago, that another one has changed its label.
+func TestDisputedLabel_DeploymentOfAnotherBundleWakesTheFirst(t *testing.T) {
+	with := func(name, namespace string, options fleet.BundleDeploymentOptions) *fleet.BundleDeployment {
+		return deploytest.Deployment(func(bd *fleet.BundleDeployment) {
+			bd.Name, bd.Spec.Options = name, options
+			bd.Spec.Options.TargetNamespace = namespace
+		})
+	}
+	labels := func(value string) fleet.BundleDeploymentOptions {
+		return fleet.BundleDeploymentOptions{NamespaceLabels: map[string]string{"l": value}}
+	}
+	annotated := func(value string) fleet.BundleDeploymentOptions {
+		return fleet.BundleDeploymentOptions{NamespaceAnnotations: map[string]string{"n": value}}
+	}
+	both := labels("2")
+	both.NamespaceAnnotations = map[string]string{"n": "2"}
+	for name, test := range map[string]struct {
+		other *fleet.BundleDeployment
+		want  map[string]time.Duration
+	}{
+		"another value of a label":       {with("a", "web", labels("1")), map[string]time.Duration{"a": marksPause}},
+		"another value of an annotation": {with("a", "web", annotated("1")), map[string]time.Duration{"a": marksPause}},
+		"the same value":                 {with("a", "web", labels("2")), map[string]time.Duration{}},
+		"another namespace":              {with("a", "other", labels("1")), map[string]time.Duration{}},
+		"comes later":                    {with("z", "web", labels("1")), map[string]time.Duration{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			agent, _ := agentOfNamespace(t, `"l":"1"`)
+			bd, woken := with("hello", "web", both), map[string]time.Duration{}
+			all := func() []*fleet.BundleDeployment { return []*fleet.BundleDeployment{bd, test.other} }
+			n := New(agent, access.NewAccounts(agent, "agents", ""), deploytest.Noon, all, func(name string, after time.Duration) { woken[name] = after })
+			if err := n.Mark(t.Context(), bd, Marks{}, "web", "web/hello:1"); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.want, woken); diff != "" {
+				t.Errorf("woken (-want +got):\n%s", diff)
 			}
 		})
 	}
