@@ -281,9 +281,14 @@ func TestRecoverySecretNotWrittenAtAChangeOfHub_AgentStaysWithTheNewHub(t *testi
 					return isRefused, nil, errors.New("etcdserver: request timed out")
 				})
 				w.bootstrapSecret("import-1", at(movedURL))
+				reported := "nothing was read"
+				w.later(2*time.Minute, "hub", "reads the heartbeat", func() { reported = w.receipt() })
 				w.later(test.lost, "user", "deletes the identity", func() { delete(w.accounts, "account-1"); w.remove(names.Agent); w.turnAway(401, nil) })
 				w.run(10 * time.Minute)
 				w.run(10 * time.Minute)
+				if reported != "" {
+					t.Errorf("reported a receipt for the data of the earlier hub: %q", reported)
+				}
 				if len(w.requests) != test.requests || w.hub.Host != movedURL {
 					t.Errorf("%d requests, want %d; the agent served last at %s:\n%s", len(w.requests), test.requests, w.hub.Host, strings.Join(w.lines, "\n"))
 				}

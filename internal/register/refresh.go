@@ -12,6 +12,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/register/pace"
+	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
 // refresh reads what the hub has for a recovery of this agent. A hub that has nothing is asked ever more rarely.
@@ -100,7 +101,8 @@ func (a *agent) keepGranted(ctx context.Context, at *attempt) {
 	a.warnUnlessKept(err)
 	if err != nil {
 		a.unkept, a.kept.Data = &data, data
-		a.refreshes.Reset() // the first refresh stores it
+		a.reported.Store(&fleet.AgentStatus{RecoveryKey: a.kept.Key.Public()}) // what another hub gave counts no longer
+		a.refreshes.Reset()                                                    // the first refresh stores it
 	}
 }
 
