@@ -65,8 +65,8 @@ lab-down: ## End them, and remove all of them.
 	@go build -o bin/lab ./dev/lab
 	@bin/lab down
 
-# How many packages are tested at once: one more than processors, because a suite on control planes uses less than one of them.
-ATONCE ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
+# How many packages are tested at once. The processors are busy with as many packages as there are of them.
+ATONCE ?= $(shell getconf _NPROCESSORS_ONLN)
 
 test: ## Run every test but e2e/recovery: rules, controllers and user stories on real API servers.
 	@go run ./dev/plane/prebuild
