@@ -235,7 +235,7 @@ func TestIdentityAcceptedAgainBeforeTheGrant_IsUsed(t *testing.T) {
 		"bootstrap secret of the moved hub arrives": {serves: movedURL, token: "old", prepare: func(w *world, k *keeper) {
 			k.keep(w)
 			w.anonymous = map[string]string{movedURL: k.signed(w, 6, movedURL, w.ca)}
-			w.later(3*time.Minute, "admin", "upgrades the chart", func() { w.bootstrapSecret("import-1", at(movedURL)) })
+			w.later(3*time.Minute+time.Second, "admin", "upgrades the chart", func() { w.bootstrapSecret("import-1", at(movedURL)) })
 		}},
 	}
 	for name, test := range tests {
