@@ -74,9 +74,15 @@ type lab struct {
 	stop func()
 }
 
+// labs are the names of the labs of this run: their agents would deploy each other's bundles.
+var labs sync.Map
+
 // newLab creates the namespaces and the agent's identity. start runs the deployer.
 func newLab(t *testing.T, name string) *lab {
 	t.Helper()
+	if other, taken := labs.LoadOrStore(name, t.Name()); taken {
+		t.Fatalf("%s has this lab, too", other)
+	}
 	p := control.Plane(t)
 	l := &lab{t: t, Name: "lab-" + name, local: p.Cluster(east).Config(), options: func(*Options) {}}
 	admin := p.Hub.Config()

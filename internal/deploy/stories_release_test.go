@@ -523,7 +523,7 @@ func TestObjectRepeatedInABundle_IsDeployedOnce(t *testing.T) {
 // Helm creates the namespace of a release before its objects.
 func TestBundleWithItsOwnNamespace_IsInstalledAtOnce(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, "own-namespace")
+	l := newLab(t, "bundle-namespace")
 	l.start()
 	for name, change := range map[string]func(*fleet.HelmOptions){
 		"plain": func(*fleet.HelmOptions) {}, "atomic": func(helm *fleet.HelmOptions) { helm.Atomic = true },
