@@ -117,10 +117,7 @@ func (r *Releaser) Install(ctx context.Context, in Installation) (*manifest.Revi
 		return nil, err
 	}
 	client := r.client(h, in.Identity, in.Options.TargetNamespace, in.Set)
-	if err := h.keepReported(in.Named, client); err != nil {
-		return nil, err
-	}
-	if made, err := r.alreadyMade(in, h); made != nil || err != nil {
+	if made, err := r.alreadyMade(in, h, client); made != nil || err != nil {
 		return made, err
 	}
 	if client.Former, err = r.manifestsOf(ctx, in.Stale, AnnotationsOf(&release.Release{Chart: in.Chart})); err != nil {
@@ -221,7 +218,10 @@ func deploymentIDOf(r *release.Release) string { return AnnotationsOf(r)[annotat
 // alreadyMade returns the result of an existing revision for the wanted deployment: the process that made it may have
 // stopped before it reported the result. It returns nil if that has to be made, also because another release has taken
 // its objects. Its objects still have to be checked.
-func (r *Releaser) alreadyMade(in Installation, h *History) (*manifest.Revision, error) {
+func (r *Releaser) alreadyMade(in Installation, h *History, client *objects.Client) (*manifest.Revision, error) {
+	if err := h.keepReported(in.Named, client); err != nil {
+		return nil, err
+	}
 	last := h.Last()
 	if in.Again || last == nil || h.isForeign(last) || last.Info.Status != release.StatusDeployed || deploymentIDOf(last) != in.DeploymentID {
 		return nil, nil //nolint:nilnil // has to be made
