@@ -65,7 +65,6 @@ lab-down: ## End them, and remove all of them.
 	@go build -o bin/lab ./dev/lab
 	@bin/lab down
 
-# -w: a fifth of the time of the tests was for links, and a link without debug information takes a quarter less.
 # How many packages are tested at once. The processors are busy with as many packages as there are of them.
 ATONCE ?= $(shell getconf _NPROCESSORS_ONLN)
 
@@ -73,7 +72,7 @@ test: ## Run every test but e2e/recovery: rules, controllers and user stories on
 	@go run ./dev/plane/prebuild
 	@mkdir -p bin && { ls -d bin/requests.* || mktemp -d bin/requests.XXXXXX; } >/dev/null 2>&1 # a new name is a new run for Go's cache
 	@FLEET_AUDIT_DIR="$$(ls -d $(CURDIR)/bin/requests.*)" \
-		go tool -modfile=dev/tools/test/go.mod gotestsum --format pkgname --format-hide-empty-pkg -- $(TESTFLAGS) -ldflags=-w -p $(ATONCE) -timeout 40m $$(go list ./... | grep -v /e2e/recovery$$)
+		go tool -modfile=dev/tools/test/go.mod gotestsum --format pkgname --format-hide-empty-pkg -- $(TESTFLAGS) -p $(ATONCE) -timeout 40m $$(go list ./... | grep -v /e2e/recovery$$)
 	@cd dev/alerts && go test $(TESTFLAGS) ./...
 	@cd dev/tools/growth && go test $(TESTFLAGS) ./...
 	@$(MAKE) --no-print-directory rights
