@@ -137,6 +137,7 @@ func TestAgentChart_RefusesInvalidValues(t *testing.T) {
 		"a label that is no text":          {in: agent("labels: {prod: true}\n"), want: []string{"/labels/prod", "got boolean, want string"}},
 		"a number of workers that is text": {in: agent("agent: {reconciler: {workers: {drift: many}}}\n"), want: []string{"/agent/reconciler/workers/drift", "'many'"}},
 		"no workers":                       {in: agent("agent: {reconciler: {workers: {drift: 0}}}\n"), want: []string{"/agent/reconciler/workers/drift"}},
+		"workers above 999999":             {in: agent("agent: {reconciler: {workers: {bundledeployment: 1000000}}}\n"), want: []string{"/agent/reconciler/workers/bundledeployment", "maximum"}},
 		"replicas as text":                 {in: agent("agent: {replicas: '1'}\n"), want: []string{"/agent/replicas", "got string, want integer"}},
 		"a limit that is no number":        {in: agent("fleetAgent: {podDisruptionBudget: {minAvailable: some}}\n"), want: []string{"/minAvailable", "'some'"}},
 		"an unknown way of deploying":      {in: agent("internal: {deployment: magic}\n"), want: []string{"/internal/deployment", "'bundle'"}},

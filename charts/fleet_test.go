@@ -121,6 +121,15 @@ func TestFleetChart_RefusesInvalidValues(t *testing.T) {
 		"a network with too many bits":       {"refusedKubeconfigCIDRs: [10.96.0.0/33]", []string{"/refusedKubeconfigCIDRs/0", "'10.96.0.0/33'"}},
 		"a network that has no address":      {"refusedKubeconfigCIDRs: [10.96.0/12]", []string{"/refusedKubeconfigCIDRs/0", "'10.96.0/12'"}},
 		"a network of version 6, too long":   {"refusedKubeconfigCIDRs: ['fd00::/129']", []string{"/refusedKubeconfigCIDRs/0", "'fd00::/129'"}},
+		"a network of version 6, too short":  {"refusedKubeconfigCIDRs: ['fd00:10:96/112']", []string{"/refusedKubeconfigCIDRs/0", "'fd00:10:96/112'"}},
+		"a selector with a path as a value":  {"capi: {clusterSelector: {matchLabels: {repo: org/app}}}", []string{"/capi/clusterSelector/matchLabels/repo", "'org/app'"}},
+		"a selector whose key has a blank":   {"capi: {namespaceSelector: {matchExpressions: [{key: \"a b\", operator: Exists}]}}", []string{"/capi/namespaceSelector/matchExpressions/0/key", "'a b'"}},
+		"a label key with a blank":           {"bootstrap: {clusterLabels: {a b: c}}", []string{"/bootstrap/clusterLabels", "'a b'"}},
+		"workers that Helm writes as 1e+06":  {"agent: {reconciler: {workers: {drift: 1000000}}}", []string{"/agent/reconciler/workers/drift", "maximum"}},
+		"workers above 32 bits":              {"agent: {reconciler: {workers: {bundledeployment: '9999999999'}}}", []string{"/agent/reconciler/workers/bundledeployment", "'9999999999'"}},
+		"replicas above 32 bits":             {"agent: {replicas: 2147483648}", []string{"/agent/replicas", "maximum"}},
+		"Clusters per token above 32 bits":   {"controller: {maxClustersPerToken: 9999999999}", []string{"/controller/maxClustersPerToken", "maximum"}},
+		"a TTL of a thousand years":          {"controller: {registrationTokenTTL: {default: 9999999h}}", []string{"invalid duration", "9999999h"}},
 		"an unknown operator of a selector":  {"capi: {clusterSelector: {matchExpressions: [{key: env, operator: Is, values: [dev]}]}}", []string{"/capi/clusterSelector/matchExpressions/0/operator", "'NotIn'"}},
 		"a selector's value that is no list": {"capi: {clusterSelector: {matchExpressions: [{key: env, operator: In, values: dev}]}}", []string{"/capi/clusterSelector/matchExpressions/0/values", "got string"}},
 		"a selector without values":          {"capi: {namespaceSelector: {matchExpressions: [{key: env, operator: In}]}}", []string{"/capi/namespaceSelector/matchExpressions/0", "missing property 'values'"}},
@@ -285,6 +294,9 @@ func TestFleetConfig(t *testing.T) {
 			c.CAPI.ClusterSelector = metav1.LabelSelector{MatchLabels: map[string]string{"env": "dev"}}
 		}},
 		"workers as numbers": {"agent: {reconciler: {workers: {bundledeployment: 7, drift: 8}}}", func(c *config.Config) { c.AgentWorkers = config.AgentWorkers{BundleDeployment: "7", Drift: "8"} }},
+		"the most workers": {"agent: {reconciler: {workers: {bundledeployment: 999999, drift: '999999999'}}}", func(c *config.Config) {
+			c.AgentWorkers = config.AgentWorkers{BundleDeployment: "999999", Drift: "999999999"}
+		}},
 		"bootstrap": {"bootstrap: {namespace: own, agentNamespace: x, localAgentDisabled: true, clusterLabels: {a: b}, repo: r, secret: s, branch: m, paths: 'p,q'}", func(c *config.Config) {
 			c.Bootstrap = config.Bootstrap{Namespace: "own", AgentNamespace: "x", LocalAgentDisabled: true, ClusterLabels: map[string]string{"a": "b"}, Repo: "r", Secret: "s", Branch: "m", Paths: "p,q"}
 		}},
@@ -394,6 +406,7 @@ func TestFleetValues_ReachTheControllerOptions(t *testing.T) {
 		"debug":                       {"debug: true\ndebugLevel: 3", func(c *env.Controller) { c.Debug, c.DebugLevel = true, 3 }},
 		"insecure kubeconfigs":        {"controller: {allowInsecureKubeconfigs: true}", func(c *env.Controller) { c.AllowInsecureKubeconfigs = true }},
 		"limit of Clusters per token": {"controller: {maxClustersPerToken: 7}", func(c *env.Controller) { c.MaxClustersPerToken = 7 }},
+		"the largest limit":           {"controller: {maxClustersPerToken: 2147483647}", func(c *env.Controller) { c.MaxClustersPerToken = 2147483647 }},
 		"TTL is required":             {"controller: {registrationTokenTTL: {required: true}}", func(c *env.Controller) { c.TTLRequired = true }},
 		"default TTL":                 {"controller: {registrationTokenTTL: {default: 24h}}", func(c *env.Controller) { c.DefaultTokenTTL = 24 * time.Hour }},
 		"no default TTL":              {"controller: {registrationTokenTTL: {default: 0}}", func(c *env.Controller) { c.DefaultTokenTTL = 0 }},
