@@ -115,6 +115,7 @@ func TestFleetChart_RefusesInvalidValues(t *testing.T) {
 		"a shard without a name for its ID":  {"shards: [{name: a}]", []string{"/shards/0", "'name' not allowed"}},
 		"a shard without an ID":              {"shards: [{nodeSelector: {}}]", []string{"/shards/0", "missing property 'id'"}},
 		"a shard whose ID is no name":        {"shards: [{id: Shard_0}]", []string{"/shards/0/id"}},
+		"a shard ID too long for metrics":    {"shards: [{id: a123456789-b12345678-c12345678}]", []string{"the id a123456789-b12345678-c12345678 has 30 characters", "at most 29", "metrics.enabled"}},
 		"a shard ID twice":                   {"shards: [{id: a}, {id: a, nodeSelector: {pool: b}}]", []string{"shards: the id a is in the list twice"}},
 		"a lifetime as a number":             {"agentCredential: {lifetime: 24}", []string{"/agentCredential/lifetime", "got number, want string"}},
 		"a lifetime below the minimum":       {"agentCredential: {lifetime: 9m59s}", []string{"agentCredential.lifetime is 9m59s", "set 10m or more"}},
@@ -146,6 +147,19 @@ func TestFleetChart_RefusesInvalidValues(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			expectRefused(t, controllers(test.values), test.want...)
 		})
+	}
+}
+
+// TestFleetShards_AcceptTheLongestID renders IDs of the greatest length: 29 with metrics, and 40 without them.
+func TestFleetShards_AcceptTheLongestID(t *testing.T) {
+	for file, values := range map[string]string{
+		"service.yaml":    fmt.Sprintf("shards: [{id: %s}]", strings.Repeat("a", 29)),
+		"deployment.yaml": fmt.Sprintf("metrics: {enabled: false}\nshards: [{id: %s}]", strings.Repeat("a", 40)),
+	} {
+		documents := strings.Split(mustRender(t, controllers(values))[file], "\n---\n")
+		if found := parse[metav1.PartialObjectMetadata](t, documents[len(documents)-1]); len(found.Name) != 63 {
+			t.Errorf("%s: the name %s has %d characters, want 63", file, found.Name, len(found.Name))
+		}
 	}
 }
 
