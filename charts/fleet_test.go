@@ -214,6 +214,16 @@ func TestFleetNotes(t *testing.T) {
 			in:   release{chart: "fleet", name: "fleet", namespace: "teams", serves: chartutil.VersionSet{"v1"}},
 			says: []string{"WARNING: the CRDs of fleet.cattle.io are not installed", "helm install fleet-crd charts/fleet-crd --namespace teams"},
 		},
+		"agents without replicas: warning": {
+			in:   controllers("agent: {replicas: 0}"),
+			says: []string{"WARNING: the agents get 0 replicas", "kubectl --namespace cattle-fleet-system scale deployment/fleet-agent --replicas=1", "fleet repair NAME"},
+		},
+		"agents without replicas by extraEnv: warning": {
+			in: controllers("extraEnv: [{name: FLEET_AGENT_REPLICA_COUNT, value: '0'}]"), says: []string{"WARNING: the agents get 0 replicas"},
+		},
+		"agents with replicas by extraEnv: no warning": {
+			in: controllers("agent: {replicas: 0}\nextraEnv: [{name: FLEET_AGENT_REPLICA_COUNT, value: '1'}]"), not: []string{"replicas"},
+		},
 		"bootstrap is disabled: registration is not mentioned": {in: controllers("bootstrap: {enabled: false}"), not: []string{"is registered automatically"}},
 		"values without effect: warning": {
 			in:   controllers("imagescan: {enabled: true}\ngitops: {enabled: false}\nbootstrap: {repo: https://r}"),
