@@ -214,6 +214,8 @@ func TestFleetNotes(t *testing.T) {
 			in:   release{chart: "fleet", name: "fleet", namespace: "teams", serves: chartutil.VersionSet{"v1"}},
 			says: []string{"WARNING: the CRDs of fleet.cattle.io are not installed", "helm install fleet-crd charts/fleet-crd --namespace teams"},
 		},
+		"proxy: also for imported clusters": {in: controllers("proxy: http://p"), says: []string{"use the proxy also for imported clusters", "domains to noProxy"}},
+		"no proxy: it is not mentioned":     {in: controllers(""), not: []string{"proxy"}},
 		"agents without replicas: warning": {
 			in:   controllers("agent: {replicas: 0}"),
 			says: []string{"WARNING: the agents get 0 replicas", "kubectl --namespace cattle-fleet-system scale deployment/fleet-agent --replicas=1", "fleet repair NAME"},
