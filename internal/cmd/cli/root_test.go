@@ -2,8 +2,10 @@ package cli_test
 
 import (
 	"bytes"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -128,4 +130,26 @@ func joinText(t *testing.T) string {
 		t.Fatal(err)
 	}
 	return path
+}
+
+// A shell takes " (" for syntax. Remarks belong in front of a command, with a colon.
+func TestCommandsInMessages_HaveNoRemarkInParentheses(t *testing.T) {
+	remark := regexp.MustCompile(`"([^"]*: )?(fleet|kubectl|helm) [^'"]* \([^"]*"`)
+	files := 0
+	err := filepath.WalkDir(".", func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		files++
+		text, err := os.ReadFile(path)
+		for line := range strings.Lines(string(text)) {
+			if found := remark.FindString(line); found != "" {
+				t.Errorf("%s: %s", path, found)
+			}
+		}
+		return err
+	})
+	if err != nil || files < 50 {
+		t.Fatalf("%d files, error %v", files, err)
+	}
 }

@@ -84,7 +84,7 @@ func (c *command) bind(flags *pflag.FlagSet) {
 func (c *command) run(ctx context.Context) error {
 	if !c.dryRun {
 		return exit.Errorf(exit.Failed, "without -d, deploy would install the release itself, which only agents do here").
-			With("fleet deploy -d -i "+c.file, "fleet apply BUNDLE_NAME PATH (writes Bundles to the hub, whose agents deploy them)")
+			With("fleet deploy -d -i "+c.file, "to write Bundles to the hub, whose agents deploy them: fleet apply BUNDLE_NAME PATH")
 	}
 	version, err := chartutil.ParseKubeVersion(c.kubeVersion)
 	if err != nil {

@@ -128,8 +128,8 @@ func checkOther(o *options, identity protocol.Identity, other *fleet.Cluster) er
 	return exit.Errorf(exit.Refused, "context %s leads to a cluster that is registered as Cluster %s/%s: the import would take its agent away",
 		o.clusterContext, other.Namespace, other.Name).Because(conditions.ReasonImportedTwice).
 		With("select another cluster with --cluster-context: kubectl config get-contexts",
-			"to move it here, with its workloads, run first: "+remedy.Command("fleet", "unregister", other.Name, "-n", other.Namespace,
-				"--keep-workloads", "--keep-agent", "--cluster-context", o.clusterContext)+" (docs/uninstall.md#move-a-cluster)",
+			"to move it here, with its workloads (docs/uninstall.md#move-a-cluster), run first: "+remedy.Command("fleet", "unregister", other.Name, "-n", other.Namespace,
+				"--keep-workloads", "--keep-agent", "--cluster-context", o.clusterContext),
 			"to install a second agent, create the Cluster with its own spec.agentNamespace, and run the command again")
 }
 

@@ -176,8 +176,8 @@ const diagnosisTimeout = 10 * time.Second
 func (j *joiner) late(ctx context.Context, progress waiting) error {
 	ctx, cancel := context.WithTimeout(ctx, diagnosisTimeout)
 	defer cancel()
-	failure := &exit.Error{Code: exit.Timeout}
-	logs := j.here(fmt.Sprintf("kubectl logs -n %s deployment/%s (run join with --keep)", j.namespace, names.Agent))
+	failure, here := &exit.Error{Code: exit.Timeout}, j.flags.Target()
+	logs := here.On(fmt.Sprintf("run join with --keep, then: kubectl logs -n %s deployment/%s", j.namespace, names.Agent))
 	var rejected *exit.Error // the agent ends if the token was revoked meanwhile
 	if _, err := checkHub(ctx, j.text, j.clock); !progress.credential && errors.As(err, &rejected) && rejected.Reason == conditions.ReasonTokenRejected {
 		return j.onHub(rejected)
@@ -187,13 +187,13 @@ func (j *joiner) late(ctx context.Context, progress waiting) error {
 	case progress.reported:
 		failure.Problems = []error{fmt.Errorf("the cluster has joined, and no pod of the agent with its present settings was ready within %s: %s", j.timeout, cmp.Or(foreign.Excerpt(message, 1024), "the status of the pods shows no cause"))}
 		return failure.Because(cmp.Or(reason, conditions.ReasonAgentPodFailing)).With("correct --image, --values or --set, and run the command again",
-			j.here(fmt.Sprintf("kubectl describe pods -n %s -l app=%s", j.namespace, names.Agent)))
+			here.On(fmt.Sprintf("kubectl describe pods -n %s -l app=%s", j.namespace, names.Agent)))
 	case progress.credential:
 		failure.Problems = []error{fmt.Errorf("the agent has its credential and sent no heartbeat within %s", j.timeout)}
 		return lateBecause(failure, conditions.ReasonAgentNotReporting, progress.err).With(logs)
 	case message != "":
 		failure.Problems = []error{fmt.Errorf("the agent's pod does not run: %s", foreign.Excerpt(message, 1024))}
-		return failure.Because(reason).With(j.here(fmt.Sprintf("kubectl describe pods -n %s -l app=%s (run join with --keep)", j.namespace, names.Agent)))
+		return failure.Because(reason).With(here.On(fmt.Sprintf("run join with --keep, then: kubectl describe pods -n %s -l app=%s", j.namespace, names.Agent)))
 	}
 	failure.Problems = []error{fmt.Errorf("the agent runs, and the hub did not grant its registration within %s", j.timeout)}
 	if pending := j.hubSide.pending(ctx, j.text); pending != nil {

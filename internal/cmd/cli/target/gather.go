@@ -64,7 +64,7 @@ func withValues(ctx context.Context, hub *access.Cluster, bundle *fleet.Bundle) 
 	switch {
 	case apierrors.IsNotFound(err), err == nil && secret.Type != fleet.SecretTypeBundleValues:
 		return nil, exit.Errorf(exit.Failed, "Secret %s of type %s with the values of the Bundle (spec.valuesHash) does not exist",
-			name, fleet.SecretTypeBundleValues).With("fleet apply -o - BUNDLE_NAME PATH (prints Bundles with their values)")
+			name, fleet.SecretTypeBundleValues).With("to print Bundles with their values: fleet apply -o - BUNDLE_NAME PATH")
 	case err != nil:
 		return nil, access.Explain("reading Secret "+name+" with the values of the Bundle", err)
 	}

@@ -127,7 +127,7 @@ func TestMistakes_HaveAMessageAndExitCode1(t *testing.T) {
 		"values are on the hub, but not there": {
 			text: header + "spec: {valuesHash: abc}\n",
 			want: "Secret ws/web of type fleet.cattle.io/bundle-values/v1alpha1 with the values of the Bundle (spec.valuesHash) does not exist\n" +
-				"fix: fleet apply -o - BUNDLE_NAME PATH (prints Bundles with their values)\n",
+				"fix: to print Bundles with their values: fleet apply -o - BUNDLE_NAME PATH\n",
 		},
 		"unknown flag":        {args: []string{"--no-such"}, want: "unknown flag: --no-such\nfix: target --help\n"},
 		"unexpected argument": {args: []string{"bundle.yaml"}, want: "unexpected argument \"bundle.yaml\"\nfix: target --help\n"},

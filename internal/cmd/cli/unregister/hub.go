@@ -139,7 +139,7 @@ func (o *options) deleteCluster(ctx context.Context, hub *access.Cluster, c *fle
 	}
 	return await.Wait{
 		For: "the deletion of Cluster " + name, Timeout: o.timeout, Progress: o.streams.ErrOut,
-		Next: []string{"kubectl logs -n cattle-fleet-system deployment/fleet-controller (only the controllers remove the finalizer)"},
+		Next: []string{"only the controllers remove the finalizer; to read their log: kubectl logs -n cattle-fleet-system deployment/fleet-controller"},
 	}.Until(ctx, func(ctx context.Context) (bool, string, error) {
 		now, err := hub.Clusters(c.Namespace).Get(ctx, c.Name, metav1.GetOptions{})
 		switch {

@@ -83,7 +83,7 @@ func checkWorkloads(f hubFound, c clusterFound, keepWorkloads bool) error {
 func removeAgent(f hubFound) []string {
 	return []string{
 		remedy.Command("fleet", "unregister", f.name, "-n", f.workspace, "--cluster-context", "CONTEXT"),
-		"docs/uninstall.md#an-agent (without access to the hub)",
+		"without access to the hub: docs/uninstall.md#an-agent",
 	}
 }
 

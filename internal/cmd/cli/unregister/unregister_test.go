@@ -513,7 +513,7 @@ func TestClusterStaysWhileItIsDeleted_NamesTheCause(t *testing.T) {
 	}
 	shown, code := w.run(t, "east", "--timeout", "50ms")
 	const want = "error: waited 50ms for the deletion of Cluster fleet-default/east\nerror: the API server refuses\n" +
-		"fix: kubectl logs -n cattle-fleet-system deployment/fleet-controller (only the controllers remove the finalizer)\nfix: run the same command again: it continues\n"
+		"fix: only the controllers remove the finalizer; to read their log: kubectl logs -n cattle-fleet-system deployment/fleet-controller\nfix: run the same command again: it continues\n"
 	if code != exit.Timeout || !strings.HasSuffix(shown, want) {
 		t.Errorf("code %d:\n%s", code, shown)
 	}
