@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -32,6 +33,9 @@ import (
 
 // defaultNamespace is the workspace if -n is not given.
 const defaultNamespace = "fleet-default"
+
+// defaultServer is the server that client-go uses without a kubeconfig outside of a cluster.
+const defaultServer = "http://localhost:8080"
 
 // Flags select a cluster and a namespace. Only these flags of kubectl exist: the others would contain secrets.
 type Flags struct {
@@ -132,6 +136,11 @@ func (f *Flags) Open() (*Cluster, error) {
 	cfg, err := f.config.ToRESTConfig()
 	if err != nil {
 		return nil, exit.Errorf(exit.Preflight, "reading the kubeconfig: %w", err).With("kubectl config get-contexts")
+	}
+	if cfg.Host == defaultServer && f.CurrentContext() == "" {
+		files := f.config.ToRawKubeConfigLoader().ConfigAccess().GetLoadingPrecedence()
+		return nil, exit.Errorf(exit.Preflight, "no kubeconfig with a current context was found in %s", strings.Join(files, ", ")).
+			With("select a context with --context: kubectl config get-contexts")
 	}
 	namespace := f.Namespace()
 	if f.All {
