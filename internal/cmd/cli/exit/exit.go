@@ -86,6 +86,15 @@ func (e *Error) Add(err error) {
 	}
 }
 
+// AfterChange returns an error that occurred after a change. It does not have the code Preflight.
+func AfterChange(err error) error {
+	var failure *Error
+	if errors.As(err, &failure) && failure.Code == Preflight {
+		failure.Code = Failed
+	}
+	return err
+}
+
 // Reach makes the commands that fix an error reach the cluster of a target.
 func Reach(err error, target remedy.Target) error {
 	var failure *Error

@@ -171,11 +171,11 @@ func (o *options) run(ctx context.Context) (err error) {
 		i.undo(context.WithoutCancel(ctx))
 	}()
 	if err := i.write(ctx, todo); err != nil {
-		return err
+		return exit.AfterChange(err)
 	}
 	cluster, err := i.await(ctx, todo)
 	if err != nil {
-		return err
+		return exit.AfterChange(err)
 	}
 	return o.print(Imported{
 		Workspace: cluster.Namespace, Cluster: cluster.Name, Server: i.address, Already: todo == stepNothing,

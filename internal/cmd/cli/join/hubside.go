@@ -67,7 +67,7 @@ func (j *joiner) prepareHub(ctx context.Context) (jointext.Text, error) {
 		return jointext.Text{}, errPreviewed
 	}
 	text, made, err := token.Ensure(ctx, cluster, *order)
-	j.hubSide.made = made
+	j.hubSide.made, j.changed = made, made != token.Made{}
 	return text, j.onHub(err)
 }
 

@@ -50,6 +50,7 @@ func (j *joiner) install(ctx context.Context, f found, todo step) (string, error
 	if todo != stepInstall {
 		return "nothing to do", nil
 	}
+	j.changed = true
 	uninterrupted := context.WithoutCancel(ctx)
 	if !f.exists {
 		namespaces := j.cluster.Core.CoreV1().Namespaces()

@@ -173,14 +173,14 @@ func (o *options) run(ctx context.Context) (err error) {
 		err = j.undo(context.WithoutCancel(ctx), err)
 	}()
 	joined, err := j.join(ctx)
-	if errors.Is(err, errPreviewed) {
+	switch {
+	case errors.Is(err, errPreviewed), err == nil && o.dryRun:
 		return nil
+	case j.changed:
+		err = exit.AfterChange(err)
 	}
 	if err != nil {
 		return redact(err, j.text.Token)
-	}
-	if o.dryRun {
-		return nil
 	}
 	return o.print(joined)
 }
@@ -217,6 +217,7 @@ type joiner struct {
 	helm      helm
 	hubSide   *hubSide
 	created   created
+	changed   bool // the hub or the cluster was changed
 }
 
 // join executes the phases and returns the result.

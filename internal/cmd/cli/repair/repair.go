@@ -171,7 +171,7 @@ func (o *options) reinstall(ctx context.Context, hub *access.Cluster, c *fleet.C
 	}
 	seen, err := o.await(ctx, hub, c)
 	if err != nil {
-		return err
+		return exit.AfterChange(err)
 	}
 	return o.print(Repaired{Namespace: c.Namespace, Cluster: c.Name, LastSeen: rules.LastSeen(seen)})
 }

@@ -3,6 +3,7 @@ package repair_test
 import (
 	"bytes"
 	"fmt"
+	"net/http"
 	"regexp"
 	"strings"
 	"testing"
@@ -382,5 +383,15 @@ func TestCauseOnTheOtherCluster_IsTriedAgain(t *testing.T) {
 				t.Errorf("code %d, writes %v:\n%s\nwant:\n%s", got.Code, server.Writes(), got, test.want)
 			}
 		})
+	}
+}
+
+func TestHubThatRefusesAfterTheChange_ExitsWithFailed(t *testing.T) {
+	server := clitest.Start(t, cluster("east", imported))
+	server.React = func(s *clitest.Server, _ string, _ *clitest.Object) {
+		s.Refuse("GET /apis/fleet.cattle.io/v1alpha1/namespaces/fleet-default/clusters/east", http.StatusUnauthorized)
+	}
+	if got, code := run(t, server, "east"); code != exit.Failed || len(server.Writes()) != 1 {
+		t.Errorf("code %d, requests %v:\n%s", code, server.Writes(), got)
 	}
 }

@@ -102,7 +102,7 @@ func (o *options) run(ctx context.Context) error {
 		return err
 	}
 	if err := o.await(ctx, hub, f); err != nil {
-		return err
+		return exit.AfterChange(err)
 	}
 	result.Granted = true
 	return o.print(result)

@@ -300,11 +300,14 @@ func create(ctx context.Context, hub *access.Cluster, o Order) (text jointext.Te
 		return text, made, err
 	}
 	if err := p.writeToken(ctx, hub, o, &made); err != nil {
+		if p.create != nil || p.patch != nil {
+			err = exit.AfterChange(err)
+		}
 		return text, made, err
 	}
 	values, token, err := awaitValues(ctx, hub, o, p.token)
 	if err != nil {
-		return text, made, err
+		return text, made, exit.AfterChange(err)
 	}
 	if values.APIServerCA == "" {
 		o.Warn("the hub has no CA for its agents: they trust the CAs of their system. To set one: helm upgrade fleet with the value apiServerCA")

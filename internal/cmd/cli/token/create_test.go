@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"net/http"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -160,5 +161,26 @@ func TestHubThatFailsForAMoment_ValuesAreAwaited(t *testing.T) {
 	server.Fails = func() bool { n := requests.Add(1); return n == 1 || n == 3 } // the token, then its Secret
 	if _, _, err := awaitValues(t.Context(), server.Open(t), west(), token); err != nil {
 		t.Errorf("after %d requests: %v", requests.Load(), err)
+	}
+}
+
+const tokens = "/apis/fleet.cattle.io/v1alpha1/namespaces/fleet-default/clusterregistrationtokens"
+
+func TestExitCode_SaysWhetherSomethingWasChanged(t *testing.T) {
+	for cluster, want := range map[string]exit.Code{"west": exit.Failed, "": exit.Preflight} {
+		server, order := clitest.Start(t), west()
+		server.Refuse("POST "+tokens, http.StatusUnauthorized)
+		order.Cluster = cluster
+		if _, _, err := create(t.Context(), server.Open(t), order); exit.CodeOf(err) != want {
+			t.Errorf("create for Cluster %q: code %d: %v", cluster, exit.CodeOf(err), err)
+		}
+	}
+	for names, want := range map[string]exit.Code{"west east": exit.Failed, "east": exit.Preflight, "west east --dry-run": exit.Preflight} {
+		server := clitest.Start(t, made("west", 0, nil), made("east", 0, nil))
+		server.Refuse("DELETE "+tokens+"/east", http.StatusUnauthorized)
+		got := clitest.Call(t.Context(), newRevoke, append(strings.Fields(names), "--kubeconfig", server.Kubeconfig)...)
+		if got.Code != want {
+			t.Errorf("revoke %s: %s", names, got)
+		}
 	}
 }

@@ -32,18 +32,22 @@ keep reporting.`,
 			if dryRun {
 				options.DryRun = []string{metav1.DryRunAll}
 			}
-			failure := &exit.Error{Code: exit.Failed}
+			failure, changed := &exit.Error{Code: exit.Failed}, false
 			for _, name := range names {
 				if err := hub.Tokens(flags.Namespace()).Delete(command.Context(), name, options); err != nil {
 					failure.Add(missing(flags.Namespace(), name, err))
 					continue
 				}
+				changed = !dryRun
 				fmt.Fprintln(streams.Out, output.Line(revoked(name, dryRun)))
 			}
-			if len(failure.Problems) > 0 {
-				return failure
+			switch {
+			case len(failure.Problems) == 0:
+				return nil
+			case changed:
+				return exit.AfterChange(failure)
 			}
-			return nil
+			return failure
 		},
 		ValidArgsFunction: complete.Tokens(flags),
 	}

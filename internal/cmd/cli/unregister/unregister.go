@@ -227,11 +227,12 @@ func (o *options) progress(change Change) error {
 	return err
 }
 
-// continues returns an error that says how to go on after some objects were deleted.
+// continues returns an error that says how to go on after some objects were deleted. It never has the code
+// Preflight, because each step is a change.
 func continues(err error) error {
 	const again = "run the same command again: it continues"
 	var failure *exit.Error
-	if errors.As(err, &failure) {
+	if errors.As(exit.AfterChange(err), &failure) {
 		return failure.With(again)
 	}
 	if errors.Is(err, context.Canceled) {
