@@ -63,7 +63,8 @@ func isPrevented() {
 
 	It("names all rights that are missing, and writes nothing", func(ctx SpecContext) {
 		text = joinText(run(ctx, "", "token", "create", moor, "--cluster", moor).stdout)
-		refused := run(ctx, text, "join", "--kubeconfig", viewer(ctx, moor))
+		kubeconfig := viewer(ctx, moor)
+		refused := run(ctx, text, "join", "--kubeconfig", kubeconfig)
 		Expect(refused.code).To(Equal(exit.Preflight))
 		Expect(refused.stdout).To(BeEmpty())
 		for _, right := range []string{
@@ -73,7 +74,7 @@ func isPrevented() {
 			Expect(refused.stderr).To(ContainSubstring("error: phase 3, check the cluster: you do not have the right to " + right + " on this cluster\n"))
 		}
 		Expect(refused.stderr).NotTo(ContainSubstring("list deployments"), "that right is there")
-		Expect(refused.stderr).To(HaveSuffix("fix: use the --context of an administrator (ClusterRole cluster-admin): kubectl auth whoami\n"))
+		Expect(refused.stderr).To(HaveSuffix("fix: use the --context of an administrator (ClusterRole cluster-admin): kubectl --kubeconfig " + kubeconfig + " auth whoami\n"))
 		_, err := world.On(moor).Kube.CoreV1().Namespaces().Get(ctx, names.SystemNamespace, metav1.GetOptions{})
 		Expect(apierrors.IsNotFound(err)).To(BeTrue())
 	})

@@ -60,34 +60,42 @@ func allowed(ctx context.Context, core kubernetes.Interface, r right) (bool, err
 	return answer.Status.Allowed, nil
 }
 
-// gather reads what is on the cluster.
+// gather reads what is on the cluster, and what the hub says about it.
 func (j *joiner) gather(ctx context.Context) (found, error) {
 	f := found{here: j.flags.Target(), hub: j.hubTarget(), namespace: j.namespace, scoped: j.isScoped()}
+	if err := j.onCluster(j.readCluster(ctx, &f)); err != nil {
+		return f, err
+	}
+	err := j.readHubsView(ctx, &f)
+	return f, err
+}
+
+// readCluster reads what is on the cluster.
+func (j *joiner) readCluster(ctx context.Context, f *found) error {
 	core := j.cluster.Core
 	existing, err := access.Find(ctx, core.CoreV1().Namespaces(), "namespace "+f.namespace, f.namespace)
 	if err != nil {
-		return f, err
+		return err
 	}
 	f.exists = existing != nil
 	f.terminating = f.exists && existing.Status.Phase == corev1.NamespaceTerminating
 	if f.ownHub, err = j.isHub(ctx); err != nil {
-		return f, err
+		return err
 	}
 	if f.others, err = otherAgents(ctx, core, f.namespace); err != nil || !f.exists {
-		return f, err
+		return err
 	}
 	if err := f.readObjects(ctx, core); err != nil {
-		return f, err
+		return err
 	}
 	if f.release, err = j.helm.Status(); err != nil {
-		return f, access.Explain("reading Helm releases", err)
+		return access.Explain("reading Helm releases", err)
 	}
 	if f.earlier, err = j.helm.Values(); err != nil {
-		return f, access.Explain("reading the agent's release", err)
+		return access.Explain("reading the agent's release", err)
 	}
 	f.changes = len(j.user) > 0 && (f.release != release.StatusDeployed || agentrelease.Differ(j.user, f.earlier))
-	err = j.readHubsView(ctx, &f)
-	return f, err
+	return nil
 }
 
 // readHubsView finds out what the identity on the cluster is good for.
@@ -95,7 +103,7 @@ func (j *joiner) readHubsView(ctx context.Context, f *found) error {
 	if f.identity == nil {
 		return nil
 	}
-	if err := j.readUID(ctx, f); err != nil {
+	if err := j.onCluster(j.readUID(ctx, f)); err != nil {
 		return err
 	}
 	elsewhere := !sameHub(j.text, f.server, f.identity.ClusterNamespace)
@@ -145,7 +153,7 @@ func (j *joiner) readUID(ctx context.Context, f *found) error {
 func (j *joiner) readProof(ctx context.Context, f *found) error {
 	kept, err := j.readKept(ctx)
 	if f.hubKey = kept.HubKey != ""; err != nil || !f.hubKey {
-		return err
+		return j.onCluster(err)
 	}
 	client, err := hubclient.New(j.text.URL, []byte(j.text.CA), j.text.Token, j.clock)
 	if err != nil {
@@ -281,13 +289,13 @@ func (j *joiner) tryPod(ctx context.Context) error {
 		return nil
 	case apierrors.IsForbidden(err), apierrors.IsInvalid(err):
 		return exit.Errorf(exit.Preflight, "namespace %s does not admit the agent's pod: %s", j.namespace, foreign.Excerpt(err.Error(), 1024)).
-			Because(conditions.ReasonAgentPodRejected).With("change the ResourceQuota, LimitRange or pod security labels of the namespace: " + j.here("kubectl describe namespace "+j.namespace))
+			Because(conditions.ReasonAgentPodRejected).With("change the ResourceQuota, LimitRange or pod security labels of the namespace: kubectl describe namespace " + j.namespace)
 	}
 	return access.Explain("trying the agent's pod", err)
 }
 
-// here returns a command line that reaches the cluster that joins.
-func (j *joiner) here(command string) string { return j.flags.Target().On(command) }
+// onCluster makes the commands that fix an error reach the cluster that joins.
+func (j *joiner) onCluster(err error) error { return exit.Reach(err, j.flags.Target()) }
 
 func isAboutAccount(err error) bool {
 	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "error looking up service account")

@@ -25,6 +25,7 @@ import (
 
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
+	"github.com/fleet-hub/fleet/internal/cmd/cli/clitest"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/hubclient"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/jointext"
@@ -331,5 +332,33 @@ func TestErrorsWithTheToken_AreRedacted(t *testing.T) {
 		if got := redact(err, canary); strings.Contains(exit.Text(got), canary) || !strings.Contains(exit.Text(got), "REMOVED") || exit.CodeOf(got) != exit.CodeOf(err) {
 			t.Error(got)
 		}
+	}
+}
+
+func TestClusterThatRefusesARequest_FixReachesTheCluster(t *testing.T) {
+	own := newAuthority(t)
+	url, _ := serve(t, own.issue(t, nil), good())
+	encoded, err := jointext.Encode(textFor(url, own))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for request, code := range map[string]exit.Code{
+		"POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews": exit.Preflight,
+		"GET /api/v1/namespaces/cattle-fleet-system":                  exit.Preflight,
+		"POST /api/v1/namespaces":                                     exit.Failed,
+	} {
+		t.Run(request, func(t *testing.T) {
+			server := clitest.Start(t)
+			server.Refuse(request, http.StatusUnauthorized)
+			var problems bytes.Buffer
+			command := New(genericiooptions.IOStreams{In: strings.NewReader(encoded), Out: io.Discard, ErrOut: &problems}, time.Now)
+			command.SilenceErrors, command.SilenceUsage = true, true
+			command.SetArgs([]string{"--kubeconfig", server.Kubeconfig, "--context", "east"})
+			err := command.ExecuteContext(t.Context())
+			want := "\nfix: log in again, then: kubectl --kubeconfig " + server.Kubeconfig + " --context east auth whoami\n"
+			if exit.CodeOf(err) != code || !strings.HasSuffix(exit.Text(err), want) {
+				t.Errorf("code %d: %s\n%s", exit.CodeOf(err), exit.Text(err), problems.String())
+			}
+		})
 	}
 }

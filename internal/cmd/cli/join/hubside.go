@@ -50,7 +50,7 @@ func (j *joiner) prepareHub(ctx context.Context) (jointext.Text, error) {
 	j.hubSide = &hubSide{cluster: cluster}
 	own, err := j.cluster.UID(ctx)
 	if err != nil {
-		return jointext.Text{}, err
+		return jointext.Text{}, j.onCluster(err)
 	}
 	hub, err := cluster.UID(ctx)
 	if err != nil {

@@ -21,7 +21,6 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/hubclient"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/join/agentpod"
-	"github.com/fleet-hub/fleet/internal/cmd/cli/remedy"
 	"github.com/fleet-hub/fleet/internal/kube/foreign"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
@@ -46,7 +45,8 @@ type created struct {
 }
 
 // install is phase 4. Helm is not interrupted, because it would go on in the background while its objects are removed.
-func (j *joiner) install(ctx context.Context, f found, todo step) (string, error) {
+func (j *joiner) install(ctx context.Context, f found, todo step) (note string, err error) {
+	defer func() { err = j.onCluster(err) }()
 	if todo != stepInstall {
 		return "nothing to do", nil
 	}
@@ -56,7 +56,6 @@ func (j *joiner) install(ctx context.Context, f found, todo step) (string, error
 		namespaces := j.cluster.Core.CoreV1().Namespaces()
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: j.namespace, Labels: map[string]string{"name": j.namespace}}}
 		isOurs := func(found *corev1.Namespace) bool { return found.Labels["name"] == j.namespace }
-		var err error
 		if j.created.namespace, err = access.Create(ctx, namespaces, namespace, isOurs); err != nil && !apierrors.IsAlreadyExists(err) {
 			return "", access.Explain("creating namespace "+j.namespace, err)
 		}
@@ -64,8 +63,7 @@ func (j *joiner) install(ctx context.Context, f found, todo step) (string, error
 	if err := ctx.Err(); err != nil {
 		return "", err
 	}
-	err := access.Unmark(uninterrupted, j.cluster.Core, j.namespace)
-	if err != nil {
+	if err := access.Unmark(uninterrupted, j.cluster.Core, j.namespace); err != nil {
 		return "", err
 	}
 	if j.created.kept, err = j.ownObjects(uninterrupted); err != nil {
@@ -77,19 +75,19 @@ func (j *joiner) install(ctx context.Context, f found, todo step) (string, error
 	created, err := j.helm.Install(uninterrupted, j.values, takeOver)
 	j.created.release, j.created.before = created && !f.deployment, f.generation // an agent that was there stays
 	if err != nil {
-		return "", installProblem(j.flags.Target(), j.namespace, err)
+		return "", installProblem(j.namespace, err)
 	}
 	return fmt.Sprintf("Helm release %s/%s", j.namespace, names.Agent), nil
 }
 
-func installProblem(here remedy.Target, namespace string, err error) error {
+func installProblem(namespace string, err error) error {
 	problem := foreign.Excerpt(err.Error(), 2048)
 	failure := exit.Errorf(exit.Failed, "%s", problem)
 	switch {
 	case strings.Contains(problem, "is being terminated"):
-		return failure.Because(conditions.ReasonNamespaceTerminating).With(here.On("kubectl wait --for=delete namespace/" + namespace))
+		return failure.Because(conditions.ReasonNamespaceTerminating).With("kubectl wait --for=delete namespace/" + namespace)
 	case strings.Contains(problem, "exceeded quota"), strings.Contains(problem, "violates PodSecurity"):
-		return failure.Because(conditions.ReasonAgentPodRejected).With(here.On("kubectl describe namespace " + namespace))
+		return failure.Because(conditions.ReasonAgentPodRejected).With("kubectl describe namespace " + namespace)
 	case strings.Contains(problem, "admission webhook"), strings.Contains(problem, "ValidatingAdmissionPolicy"):
 		return failure.Because(conditions.ReasonAdmissionDenied).With("change the webhook or policy that the message names, and run the command again")
 	case strings.Contains(problem, "invalid ownership metadata"):

@@ -163,7 +163,7 @@ func (o *options) run(ctx context.Context) (err error) {
 	}
 	cluster, err := o.flags.Open()
 	if err != nil {
-		return err
+		return exit.Reach(err, o.flags.Target())
 	}
 	j := &joiner{options: o, cluster: cluster, user: user, phases: phases{out: o.streams.ErrOut, clock: o.clock}}
 	defer func() {
@@ -319,7 +319,7 @@ func readFile(path string) (jointext.Text, error) {
 
 // checkCluster is phase 3.
 func (j *joiner) checkCluster(ctx context.Context) (found, step, string, error) {
-	if err := checkRights(ctx, j.cluster.Core, j.namespace); err != nil {
+	if err := j.onCluster(checkRights(ctx, j.cluster.Core, j.namespace)); err != nil {
 		return found{}, "", "", err
 	}
 	f, err := j.gather(ctx)
@@ -352,7 +352,7 @@ func (j *joiner) checkNewAgent(ctx context.Context, f found) error {
 		}
 	}
 	if f.exists {
-		return j.tryPod(ctx)
+		return j.onCluster(j.tryPod(ctx))
 	}
 	return nil
 }

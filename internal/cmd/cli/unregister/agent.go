@@ -34,16 +34,21 @@ func (o *options) gatherCluster(ctx context.Context, hub, cluster *access.Cluste
 	if cluster == nil {
 		return clusterFound{}, nil
 	}
-	c := clusterFound{context: o.clusterContext, keepAgent: o.keepAgent}
+	t, err := targetOf(ctx, hub, f)
+	if err != nil {
+		return clusterFound{}, err
+	}
+	c, err := o.readCluster(ctx, cluster, f, t)
+	return c, o.onCluster(err)
+}
+
+// readCluster is the part of gatherCluster that sends requests to the cluster.
+func (o *options) readCluster(ctx context.Context, cluster *access.Cluster, f hubFound, t target) (clusterFound, error) {
+	c := clusterFound{context: o.clusterContext, keepAgent: o.keepAgent, mark: markOf(t)}
 	uid, err := cluster.UID(ctx)
 	if err != nil {
 		return c, err
 	}
-	t, err := targetOf(ctx, hub, f)
-	if err != nil {
-		return c, err
-	}
-	c.mark = markOf(t)
 	if c.isHub = uid == t.hubUID; c.isHub {
 		return c, nil
 	}

@@ -119,7 +119,7 @@ func (o *options) run(ctx context.Context) error {
 	}
 	onCluster, err := o.gatherCluster(ctx, hub, cluster, onHub)
 	if err != nil {
-		return exit.Reach(err, o.flags.In(o.clusterContext).Target())
+		return err
 	}
 	if err := decide(onHub, onCluster); err != nil {
 		return err
@@ -149,9 +149,22 @@ func (o *options) check() error {
 func (o *options) plan(hub, cluster *access.Cluster, onHub hubFound, onCluster clusterFound) []step {
 	plan := o.hubSteps(hub, onHub)
 	if cluster != nil {
-		plan = append(plan, o.clusterSteps(cluster, onHub, onCluster)...)
+		for _, one := range o.clusterSteps(cluster, onHub, onCluster) {
+			if do := one.do; do != nil {
+				one.do = func(ctx context.Context) (string, error) {
+					kept, err := do(ctx)
+					return kept, o.onCluster(err)
+				}
+			}
+			plan = append(plan, one)
+		}
 	}
 	return plan
+}
+
+// onCluster makes the commands that fix an error reach the cluster of --cluster-context.
+func (o *options) onCluster(err error) error {
+	return exit.Reach(err, o.flags.In(o.clusterContext).Target())
 }
 
 // result returns the result without the changes. refusal is why nothing is deleted, or nil.

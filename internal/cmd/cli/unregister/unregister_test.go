@@ -253,6 +253,33 @@ func (w *world) failAfter(writes int) (end func()) {
 	return func() { writes = -1 }
 }
 
+func TestFailedRequest_FixReachesItsCluster(t *testing.T) {
+	for name, test := range map[string]struct {
+		onHub   bool
+		request string
+		code    exit.Code
+		fix     string
+	}{
+		"hub, read":     {true, "GET /api/v1/namespaces/kube-system", exit.Preflight, "kubectl auth whoami"},
+		"hub, step":     {true, "DELETE /api/v1/namespaces/fleet-default/secrets/east-kubeconfig", exit.Failed, "kubectl auth whoami"},
+		"cluster, read": {false, "GET /api/v1/namespaces/kube-system", exit.Preflight, "kubectl --context east auth whoami"},
+		"cluster, step": {false, "DELETE /apis/apps/v1/namespaces/" + agents + "/deployments/fleet-agent", exit.Failed, "kubectl --context east auth whoami"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := start(t, onTheHub(), onTheCluster())
+			refusing := w.east
+			if test.onHub {
+				refusing = w.hub
+			}
+			refusing.Refuse(test.request, http.StatusUnauthorized)
+			shown, code := w.run(t, "east", "--cluster-context", "east")
+			if code != test.code || !strings.Contains(shown, "\nfix: log in again, then: "+test.fix+"\n") {
+				t.Errorf("code %d:\n%s", code, shown)
+			}
+		})
+	}
+}
+
 func TestWorkloads_AreNamed(t *testing.T) {
 	var many []runtime.Object
 	for i := range 12 {
