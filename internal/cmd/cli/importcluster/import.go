@@ -374,10 +374,13 @@ func (i *importer) objects() (*corev1.Secret, *fleet.Cluster) {
 
 // preview prints the objects that write would write, without secrets.
 func (i *importer) preview(todo step) error {
-	if todo == stepNothing {
-		return nil
-	}
 	secret, cluster := i.objects()
+	switch {
+	case todo == stepNothing && len(i.labels) == 0:
+		return nil
+	case todo == stepNothing:
+		return output.Objects(i.streams.Out, i.format, cluster)
+	}
 	secret.Data = map[string][]byte{protocol.KubeconfigValueKey: []byte("REMOVED")}
 	all := []any{secret, cluster}
 	if !i.asIs {
@@ -390,7 +393,7 @@ func (i *importer) preview(todo step) error {
 // write creates what is missing on both sides.
 func (i *importer) write(ctx context.Context, todo step) error {
 	if todo == stepNothing {
-		return nil
+		return access.AddLabels(ctx, i.hub, i.existing, i.labels)
 	}
 	i.hadAgent = i.hasAgent(ctx)
 	if err := access.Unmark(ctx, i.cluster.Core, i.agentNamespace()); err != nil {
@@ -435,7 +438,7 @@ func (i *importer) writeCluster(ctx context.Context, todo step, cluster *fleet.C
 	return i.tryCluster(ctx, todo, cluster)
 }
 
-// tryCluster is one attempt of writeCluster.
+// tryCluster is one attempt of writeCluster. A Cluster that names the kubeconfig gets the labels.
 func (i *importer) tryCluster(ctx context.Context, todo step, cluster *fleet.Cluster) (err error) {
 	clusters := i.hub.Clusters(cluster.Namespace)
 	isOurs := func(found *fleet.Cluster) bool { return found.Spec.KubeConfigSecret == cluster.Spec.KubeConfigSecret }
@@ -456,7 +459,7 @@ func (i *importer) tryCluster(ctx context.Context, todo step, cluster *fleet.Clu
 		i.changedCluster, err = access.Write(ctx, change, read, isOurs)
 		return access.Explain("changing Cluster "+i.fullName(), err)
 	}
-	return nil
+	return access.AddLabels(ctx, i.hub, i.existing, i.labels)
 }
 
 func (i *importer) writeSecret(ctx context.Context, secret *corev1.Secret) error {

@@ -341,3 +341,18 @@ func TestHubThatFailsForAMoment_ImportGoesOn(t *testing.T) {
 		t.Errorf("after %d requests: %v", requests.Load(), err)
 	}
 }
+
+func TestClusterThatNamesTheKubeconfig_GetsTheLabels(t *testing.T) {
+	for _, todo := range []step{stepWait, stepNothing} {
+		east := &fleet.Cluster{ObjectMeta: named("east"), Spec: fleet.ClusterSpec{KubeConfigSecret: "east-kubeconfig"}}
+		east.Labels = map[string]string{"a": "b"}
+		i, server, _ := open(t, east)
+		i.existing, i.labels = east, map[string]string{"env": "prod"}
+		if err := i.write(t.Context(), todo); err != nil {
+			t.Fatal(err)
+		}
+		if got := server.Get(east).GetLabels(); got["env"] != "prod" || got["a"] != "b" {
+			t.Errorf("step %s: labels %v", todo, got)
+		}
+	}
+}

@@ -270,7 +270,8 @@ type Made struct {
 	ClusterUID, TokenUID types.UID
 }
 
-// Ensure is like `fleet token create`, but if the token exists, it returns the join text of that.
+// Ensure is like `fleet token create`, but if the token exists, it returns the join text of that, and only adds labels to the
+// Cluster.
 func Ensure(ctx context.Context, hub *access.Cluster, o Order) (jointext.Text, Made, error) {
 	existing, err := hub.Tokens(o.Workspace).Get(ctx, o.Name, metav1.GetOptions{})
 	if err != nil {
@@ -283,7 +284,22 @@ func Ensure(ctx context.Context, hub *access.Cluster, o Order) (jointext.Text, M
 		return jointext.Text{}, Made{}, err
 	}
 	text, err := textOf(ctx, hub, existing, o.Cluster)
+	if err == nil {
+		err = addLabels(ctx, hub, o)
+	}
 	return text, Made{}, err
+}
+
+// addLabels gives the labels of an order to a Cluster that exists.
+func addLabels(ctx context.Context, hub *access.Cluster, o Order) error {
+	if len(o.Labels) == 0 {
+		return nil
+	}
+	cluster, err := access.Find(ctx, hub.Clusters(o.Workspace), "Cluster "+o.Workspace+"/"+o.Cluster, o.Cluster)
+	if err != nil || cluster == nil {
+		return err
+	}
+	return access.AddLabels(ctx, hub, cluster, o.Labels)
 }
 
 // create creates the Cluster and the token of an order, waits for the values, and returns the join text. A token that

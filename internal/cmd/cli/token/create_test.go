@@ -184,3 +184,31 @@ func TestExitCode_SaysWhetherSomethingWasChanged(t *testing.T) {
 		}
 	}
 }
+
+func TestTokenThatExists_ClusterGetsTheLabels(t *testing.T) {
+	values, err := protocol.Values{APIServerURL: "https://hub", Token: "t", TokenName: "west"}.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster := &fleet.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet-default", Name: "west", Labels: map[string]string{"a": "b"}}, Spec: fleet.ClusterSpec{ClientID: "c"}}
+	server := clitest.Start(t, cluster, made("west", 0, func(t *fleet.ClusterRegistrationToken) {
+		t.Annotations = map[string]string{annotation.TokenForCluster: "west"}
+	}), &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "fleet-default", Name: "west"}, Type: protocol.SecretTypeValues,
+		Data: map[string][]byte{protocol.ValuesKey: values},
+	})
+	order := west()
+	for labels, writes := range map[string]int{"": 0, "env": 1} {
+		if order.Labels = nil; labels != "" {
+			order.Labels = map[string]string{labels: "prod"}
+		}
+		for range 2 {
+			if _, _, err := Ensure(t.Context(), server.Open(t), order); err != nil || len(server.Writes()) > writes {
+				t.Errorf("error %v, requests %v", err, server.Writes())
+			}
+		}
+	}
+	if got := server.Get(cluster).GetLabels(); got["env"] != "prod" || got["a"] != "b" {
+		t.Errorf("labels %v", got)
+	}
+}
