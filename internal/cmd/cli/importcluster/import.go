@@ -247,9 +247,9 @@ func (i *importer) decide(ctx context.Context) (todo step, err error) {
 	switch {
 	case err != nil:
 		return "", err
-	case todo == stepNothing && i.isOwn && i.isGiven(ctx, secret):
+	case todo == stepNothing && i.isOwn && !failedOutside(existing) && i.isGiven(ctx, secret):
 		return stepNothing, nil
-	case todo == stepNothing: // the cluster was created again, or it no longer accepts the hub's token
+	case todo == stepNothing: // the cluster was created again, it no longer accepts the hub's token, or its last import has failed
 		todo = stepWait
 	}
 	return only(todo, i.checkAgent(ctx))
@@ -438,7 +438,8 @@ func (i *importer) writeCluster(ctx context.Context, todo step, cluster *fleet.C
 	return i.tryCluster(ctx, todo, cluster)
 }
 
-// tryCluster is one attempt of writeCluster. A Cluster that names the kubeconfig gets the labels.
+// tryCluster is one attempt of writeCluster. A Cluster that names the kubeconfig gets the labels. If its last import has failed for
+// a cause on the cluster, the hub tries again at once.
 func (i *importer) tryCluster(ctx context.Context, todo step, cluster *fleet.Cluster) (err error) {
 	clusters := i.hub.Clusters(cluster.Namespace)
 	isOurs := func(found *fleet.Cluster) bool { return found.Spec.KubeConfigSecret == cluster.Spec.KubeConfigSecret }
@@ -458,6 +459,11 @@ func (i *importer) tryCluster(ctx context.Context, todo step, cluster *fleet.Clu
 		}
 		i.changedCluster, err = access.Write(ctx, change, read, isOurs)
 		return access.Explain("changing Cluster "+i.fullName(), err)
+	}
+	if failedOutside(i.existing) {
+		if err := access.Reinstall(ctx, i.hub, i.existing); err != nil {
+			return err
+		}
 	}
 	return access.AddLabels(ctx, i.hub, i.existing, i.labels)
 }
@@ -548,7 +554,7 @@ func (i *importer) restoreSecret(ctx context.Context) error {
 // await waits until the hub has imported the cluster and its agent reports.
 func (i *importer) await(ctx context.Context, todo step) (*fleet.Cluster, error) {
 	var last *fleet.Cluster
-	began := i.clock()
+	began, before := i.clock(), i.existing
 	err := await.Poll(ctx, i.timeout, func(ctx context.Context) (bool, error) {
 		found, err := i.hub.Clusters(i.flags.Namespace()).Get(ctx, i.name, metav1.GetOptions{})
 		if err != nil {
@@ -558,8 +564,11 @@ func (i *importer) await(ctx context.Context, todo step) (*fleet.Cluster, error)
 		if todo == stepWait && i.clock().Sub(began) < settleTime {
 			return false, nil
 		}
-		done, err := state(found, todo)
-		if !done || todo != stepWait {
+		done, err := state(found)
+		switch {
+		case err != nil && todo != stepNothing && isEarlier(before, found):
+			return false, nil
+		case !done || todo != stepWait:
 			return done, err
 		}
 		i.existing = found

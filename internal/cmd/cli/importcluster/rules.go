@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/rancher/wrangler/v3/pkg/genericcondition"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -196,9 +197,31 @@ func serverOf(document []byte) string {
 	return cfg.Host
 }
 
+// importedOf returns the condition Imported of a Cluster, or nil.
+func importedOf(cluster *fleet.Cluster) *genericcondition.GenericCondition {
+	return conditions.Get(cluster.Status.Conditions, conditions.Imported)
+}
+
+// failedOutside reports whether the last import of a Cluster has failed for a cause on the cluster. The hub gets no event when that
+// is corrected.
+func failedOutside(cluster *fleet.Cluster) bool {
+	imported := importedOf(cluster)
+	return imported != nil && imported.Status == corev1.ConditionFalse && remedy.IsOutside(imported.Reason)
+}
+
+// isEarlier reports whether the condition Imported is still that from before the write. The hub changes it when an attempt ends, and
+// not for the same failure. before may be nil.
+func isEarlier(before, now *fleet.Cluster) bool {
+	if before == nil {
+		return false
+	}
+	was, is := importedOf(before), importedOf(now)
+	return was != nil && is != nil && was.Reason == is.Reason && was.Message == is.Message && was.LastUpdateTime == is.LastUpdateTime
+}
+
 // state returns whether a Cluster is imported and reports, or the error for a problem that only a person can solve.
-func state(cluster *fleet.Cluster, todo step) (done bool, err error) {
-	imported := conditions.Get(cluster.Status.Conditions, conditions.Imported)
+func state(cluster *fleet.Cluster) (done bool, err error) {
+	imported := importedOf(cluster)
 	if imported == nil {
 		return false, nil
 	}
@@ -208,7 +231,7 @@ func state(cluster *fleet.Cluster, todo step) (done bool, err error) {
 		return !cluster.Status.Agent.LastSeen.IsZero(), nil
 	case imported.Status == corev1.ConditionFalse && remedy.StopsImport(imported.Reason):
 		return false, failure.With("do what the message says, and run the command again")
-	case imported.Reason == conditions.ReasonImportedTwice && todo != stepWait: // of an earlier run, it may be outdated for some minutes
+	case imported.Reason == conditions.ReasonImportedTwice:
 		return false, failure.With(importedTwice(cluster.Namespace)...)
 	}
 	return false, nil
@@ -237,8 +260,11 @@ func late(cluster *fleet.Cluster, name string, timeout time.Duration, kept bool)
 			break
 		}
 	}
-	if failure.Reason == conditions.ReasonImportedTwice {
+	switch {
+	case failure.Reason == conditions.ReasonImportedTwice:
 		return failure.With(importedTwice(cluster.Namespace)...)
+	case remedy.StopsImport(failure.Reason):
+		return failure.With("do what the message says, and run the command again")
 	}
 	describe := "fleet clusters describe " + cluster.Name + " -n " + cluster.Namespace
 	if kept {

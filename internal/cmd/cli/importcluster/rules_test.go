@@ -176,19 +176,17 @@ func TestState(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		cluster *fleet.Cluster
-		todo    step
 		done    bool
 		code    exit.Code
 	}{
-		"nothing yet":           {&fleet.Cluster{}, stepCreate, false, exit.Done},
-		"installed":             {imported("True", "", false), stepCreate, false, exit.Done},
-		"reporting":             {imported("True", "", true), stepCreate, true, exit.Done},
-		"unreachable: it waits": {imported("False", conditions.ReasonDownstreamUnreachable, false), stepCreate, false, exit.Done},
-		"refused: it ends":      {imported("False", conditions.ReasonKubeconfigRefused, false), stepWait, false, exit.Refused},
-		"it is another Cluster": {imported("False", conditions.ReasonImportedTwice, false), stepCreate, false, exit.Refused},
-		"it was another one":    {imported("False", conditions.ReasonImportedTwice, false), stepWait, false, exit.Done},
+		"nothing yet":           {&fleet.Cluster{}, false, exit.Done},
+		"installed":             {imported("True", "", false), false, exit.Done},
+		"reporting":             {imported("True", "", true), true, exit.Done},
+		"unreachable: it waits": {imported("False", conditions.ReasonDownstreamUnreachable, false), false, exit.Done},
+		"refused: it ends":      {imported("False", conditions.ReasonKubeconfigRefused, false), false, exit.Refused},
+		"it is another Cluster": {imported("False", conditions.ReasonImportedTwice, false), false, exit.Refused},
 	} {
-		if done, err := state(test.cluster, test.todo); done != test.done || exit.CodeOf(err) != test.code {
+		if done, err := state(test.cluster); done != test.done || exit.CodeOf(err) != test.code {
 			t.Errorf("%s: %v %v", name, done, err)
 		}
 	}
@@ -210,7 +208,7 @@ func TestLateCluster_FixNamesKeepOnlyIfItWasNotGiven(t *testing.T) {
 func TestClusterThatIsAnotherCluster_ErrorNamesTheWaysOut(t *testing.T) {
 	cluster := &fleet.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "east"}}
 	cluster.Status.Conditions = []genericcondition.GenericCondition{{Type: conditions.Imported, Status: "False", Reason: conditions.ReasonImportedTwice, Message: "registered as Cluster n/capi"}}
-	_, refused := state(cluster, stepCreate)
+	_, refused := state(cluster)
 	const fixes = "reason: ImportedTwice (docs/conditions.md)\nfix: keep the Cluster that the message names, and import nothing: fleet clusters -n n\n" +
 		"fix: to install a second agent, create the Cluster with its own spec.agentNamespace, and run the command again\n"
 	for name, err := range map[string]error{"new": refused, "of an earlier run": late(cluster, "n/east", time.Minute, false)} {

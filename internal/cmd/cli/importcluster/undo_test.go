@@ -124,6 +124,8 @@ func TestImportedCluster_IsImportedAgainIfTheHubHasLostIt(t *testing.T) {
 	east.Status.Agent.LastSeen = metav1.Now()
 	account, binding, token := importaccount.New(nil, "uid-hub", "fleet-default", "east").Objects()
 	token.Data = map[string][]byte{corev1.ServiceAccountTokenKey: []byte("now")}
+	denied := east.DeepCopy()
+	denied.Status.Conditions = []genericcondition.GenericCondition{{Type: conditions.Imported, Status: corev1.ConditionFalse, Reason: conditions.ReasonAdmissionDenied}}
 	for name, test := range map[string]struct {
 		cluster []runtime.Object
 		given   *corev1.Secret
@@ -133,6 +135,7 @@ func TestImportedCluster_IsImportedAgainIfTheHubHasLostIt(t *testing.T) {
 		"the cluster was created again":   {nil, kubeconfigOf(t, address, "former"), stepWait},
 		"the account was deleted":         {[]runtime.Object{agent}, kubeconfigOf(t, address, "now"), stepWait},
 		"its rights were deleted":         {[]runtime.Object{agent, account, token}, kubeconfigOf(t, address, "now"), stepWait},
+		"its last import was denied":      {[]runtime.Object{agent, account, binding, token, denied}, kubeconfigOf(t, address, "now"), stepWait},
 		"its token is another one":        {[]runtime.Object{agent, account, binding, token}, kubeconfigOf(t, address, "former"), stepWait},
 		"the cluster has another address": {[]runtime.Object{agent, account, binding, token}, kubeconfigOf(t, "https://203.0.113.8:6443", "now"), stepWait},
 	} {
@@ -339,6 +342,67 @@ func TestHubThatFailsForAMoment_ImportGoesOn(t *testing.T) {
 	server.Fails = func() bool { return requests.Add(1) <= 3 }
 	if _, err := i.await(t.Context(), stepCreate); err != nil {
 		t.Errorf("after %d requests: %v", requests.Load(), err)
+	}
+}
+
+// The Cluster has the condition of an attempt that failed before this run.
+func TestImportAgain_JudgesTheNextAttempt(t *testing.T) {
+	agent := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: names.SystemNamespace, Name: names.Agent}, Data: protocol.Identity{
+		Kubeconfig: []byte("k"), DeploymentNamespace: "own", ClusterNamespace: "fleet-default", ClusterName: "east",
+	}.Encode()}
+	failed := func(reason, at string) *fleet.Cluster {
+		east := &fleet.Cluster{ObjectMeta: named("east"), Spec: fleet.ClusterSpec{KubeConfigSecret: "east-kubeconfig"}}
+		east.Status.Conditions = []genericcondition.GenericCondition{{Type: conditions.Imported, Status: corev1.ConditionFalse, Reason: reason, Message: "m", LastUpdateTime: at}}
+		return east
+	}
+	imported := failed("", "12:00")
+	imported.Status.Namespace, imported.Status.Agent.LastSeen = "own", metav1.NewTime(clitest.Noon())
+	imported.Status.Conditions[0].Status = corev1.ConditionTrue
+	for name, test := range map[string]struct {
+		reason     string
+		next       *fleet.Cluster
+		code       exit.Code
+		generation bool
+	}{
+		"cause on the cluster, not tried again yet": {conditions.ReasonAdmissionDenied, nil, exit.Timeout, true},
+		"cause on the cluster, corrected":           {conditions.ReasonAdmissionDenied, imported, exit.Done, true},
+		"cause on the cluster, the same again":      {conditions.ReasonAdmissionDenied, failed(conditions.ReasonAdmissionDenied, "12:00"), exit.Refused, true},
+		"kubeconfig, not tried again yet":           {conditions.ReasonKubeconfigRefused, nil, exit.Timeout, false},
+		"kubeconfig, another cause":                 {conditions.ReasonKubeconfigRefused, failed(conditions.ReasonKubeconfigExpired, "11:00"), exit.Refused, false},
+		"another Cluster, which was unregistered":   {conditions.ReasonImportedTwice, imported, exit.Done, false},
+		"another Cluster, not tried again yet":      {conditions.ReasonImportedTwice, nil, exit.Timeout, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			east, given := failed(test.reason, "11:00"), kubeconfigOf(t, "https://203.0.113.7:6443", "former")
+			i, server, _ := open(t, east, given, agent)
+			begun := false
+			i.timeout, i.address, i.kubeconfig = 50*time.Millisecond, "https://203.0.113.7:6443", kubeconfigOf(t, "https://203.0.113.7:6443", "now").Data[protocol.KubeconfigValueKey]
+			i.clock = func() time.Time { // what Clusters show for a moment is over at the first look
+				defer func() { begun = true }()
+				if !begun {
+					return clitest.Noon()
+				}
+				return clitest.Noon().Add(settleTime)
+			}
+			todo, err := i.decide(t.Context())
+			if err != nil || todo != stepWait {
+				t.Fatal(todo, err)
+			}
+			if err := i.write(t.Context(), todo); err != nil {
+				t.Fatal(err)
+			}
+			generation, _, _ := unstructured.NestedFieldNoCopy(server.Get(east).Object, "spec", "redeployAgentGeneration")
+			if (generation != nil) != test.generation {
+				t.Errorf("generation %v, requests %v", generation, server.Writes())
+			}
+			if test.next != nil {
+				server.Put(test.next)
+			}
+			_, err = i.await(t.Context(), todo)
+			if exit.CodeOf(err) != test.code || test.code != exit.Done && test.next == nil && !strings.Contains(exit.Text(err), "error: m\nreason: "+test.reason+" ") {
+				t.Errorf("code %d: %s", exit.CodeOf(err), exit.Text(err))
+			}
+		})
 	}
 }
 

@@ -245,3 +245,14 @@ func StopsImport(reason string) bool {
 	}
 	return false
 }
+
+// IsOutside reports whether a person corrects the cause of a reason of StopsImport on the other cluster. The hub gets no event of
+// that, and tries again at once only for another spec.redeployAgentGeneration.
+func IsOutside(reason string) bool {
+	switch reason {
+	case conditions.ReasonAnotherHub, conditions.ReasonAdmissionDenied, conditions.ReasonTLSUntrusted, conditions.ReasonDownstreamAnswerRefused,
+		conditions.ReasonNamespaceTaken:
+		return true
+	}
+	return false
+}

@@ -148,7 +148,6 @@ func (o *options) check() error {
 
 // reinstall makes the hub install the agent again, and waits until it reports.
 func (o *options) reinstall(ctx context.Context, hub *access.Cluster, c *fleet.Cluster, todo step) error {
-	generation := nextGeneration(c)
 	switch {
 	case o.dryRun && todo == stepWait:
 		fmt.Fprintln(o.streams.ErrOut, "nothing to write: the hub is installing the agent")
@@ -156,14 +155,11 @@ func (o *options) reinstall(ctx context.Context, hub *access.Cluster, c *fleet.C
 	case o.dryRun:
 		return output.Objects(o.streams.Out, o.format, map[string]any{
 			"apiVersion": fleet.SchemeGroupVersion.String(), "kind": "Cluster",
-			"metadata": map[string]any{"namespace": c.Namespace, "name": c.Name}, "spec": map[string]any{"redeployAgentGeneration": generation},
+			"metadata": map[string]any{"namespace": c.Namespace, "name": c.Name}, "spec": map[string]any{"redeployAgentGeneration": access.NextGeneration(c)},
 		})
 	case todo == stepReinstall:
-		_, err := access.Patch(ctx, hub.Clusters(c.Namespace), c.Name, map[string]any{
-			"metadata": map[string]any{"uid": c.UID}, "spec": map[string]any{"redeployAgentGeneration": generation},
-		})
-		if err != nil {
-			return access.Explain(fmt.Sprintf("changing Cluster %s/%s", c.Namespace, c.Name), err)
+		if err := access.Reinstall(ctx, hub, c); err != nil {
+			return err
 		}
 	}
 	if revocation.IsBlocked(c) {

@@ -2,7 +2,6 @@ package repair
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
@@ -47,7 +46,7 @@ func decide(c *fleet.Cluster, bootstrap config.Bootstrap) (step, error) {
 		return stepJoin, nil
 	}
 	if problem := importProblem(c, exit.Preflight); problem != nil {
-		if isOutside(problem.Reason) {
+		if remedy.IsOutside(problem.Reason) {
 			return stepReinstall, nil
 		}
 		return "", problem
@@ -72,30 +71,11 @@ func importProblem(c *fleet.Cluster, code exit.Code) *exit.Error {
 	return failure.With("do what the message says, then: " + remedy.Command("fleet", "repair", c.Name, "-n", c.Namespace))
 }
 
-// isOutside reports whether a person corrects the cause of a reason of StopsImport on the other cluster. The hub gets no event of
-// that, and tries again at once only for another generation.
-func isOutside(reason string) bool {
-	switch reason {
-	case conditions.ReasonAnotherHub, conditions.ReasonAdmissionDenied, conditions.ReasonTLSUntrusted, conditions.ReasonDownstreamAnswerRefused,
-		conditions.ReasonNamespaceTaken:
-		return true
-	}
-	return false
-}
-
 // isEarlier reports whether the problem of an import is still that from before the write. The same failure of the next import
 // does not change the condition.
 func isEarlier(before, now *fleet.Cluster) bool {
 	was, is := conditions.Get(before.Status.Conditions, conditions.Imported), conditions.Get(now.Status.Conditions, conditions.Imported)
-	return was != nil && is != nil && isOutside(is.Reason) && was.Reason == is.Reason && was.LastUpdateTime == is.LastUpdateTime
-}
-
-// nextGeneration returns a generation that differs from the last one.
-func nextGeneration(c *fleet.Cluster) int64 {
-	if c.Spec.RedeployAgentGeneration == math.MaxInt64 {
-		return 1
-	}
-	return c.Spec.RedeployAgentGeneration + 1
+	return was != nil && is != nil && remedy.IsOutside(is.Reason) && was.Reason == is.Reason && was.LastUpdateTime == is.LastUpdateTime
 }
 
 // isInstalled reports whether the hub has finished the last installation that was requested.
