@@ -17,6 +17,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/metrics"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/reconcile"
+	capirule "github.com/fleet-hub/fleet/internal/rules/capi"
 	"github.com/fleet-hub/fleet/internal/rules/clusters"
 	"github.com/fleet-hub/fleet/internal/rules/importing"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -188,7 +189,7 @@ func (h *handler) deploy(ctx context.Context, cluster *fleet.Cluster, out import
 	}
 	agent := &install.Agent{
 		AgentDeployment: out.Deploy, Downstream: downstream, Rendered: install.WithHub(rendered, own), Sources: secrets, Trust: h.trust(cluster), Hub: own,
-		CheckOwner: h.checkOwner(cluster),
+		CheckOwner: h.checkOwner(cluster), GivesWay: capirule.IsMarked(cluster),
 		Reset: func() (err error) {
 			cluster, err = h.resetAgent(cluster, out.Done)
 			return err

@@ -113,7 +113,7 @@ func (h *handler) checkOwner(cluster *fleet.Cluster) func(install.Owner) error {
 				return err
 			}
 			if owns && capirule.IsMarked(cluster) {
-				return &importedTwiceError{capirule.ImportedTwiceMessage(cluster.Namespace, other)}
+				return h.giveWay(cluster, other)
 			}
 			if owns {
 				return &importedTwiceError{importing.AgentOfAnotherMessage(cluster, other)}
@@ -121,6 +121,22 @@ func (h *handler) checkOwner(cluster *fleet.Cluster) func(install.Owner) error {
 		}
 		return nil
 	}
+}
+
+// giveWay returns the error for a Cluster of Cluster API whose cluster has the agent of another one. It records that the other one is
+// this cluster, or the hub would delete this Cluster and create it again.
+func (h *handler) giveWay(cluster, other *fleet.Cluster) error {
+	uid, err := h.app.Identities.Of(cluster)
+	if err != nil {
+		return err
+	}
+	if uid != "" {
+		h.app.Identities.Note(other, uid)
+		if err := h.app.Identities.Persist(other); err != nil {
+			return err
+		}
+	}
+	return &importedTwiceError{capirule.ImportedTwiceMessage(cluster.Namespace, other)}
 }
 
 // owns reports whether an agent has a live account of a Cluster, or is about to get one with its import token. The names alone prove

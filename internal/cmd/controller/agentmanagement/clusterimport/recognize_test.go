@@ -140,6 +140,26 @@ func TestAClusterThatJoinedByItself_KeepsItsAgent(t *testing.T) {
 	}
 }
 
+// Neither a record nor the client ID tells which cluster this one is, but its agent has a token of the other Cluster.
+func TestAClusterWhoseAgentHasATokenOfAnother_KeepsItsAgent(t *testing.T) {
+	for _, workspace := range []string{"ws", "secret-team"} {
+		t.Run(workspace, func(t *testing.T) {
+			hub, behind := ready(t, cluster(forClusterAPI), append(later(t, workspace), namespaceFor(workspace, "later", ""), namespaceFor("ws", "c1", ""))...)
+			behind.there = []hubtest.Object{agentDeployment(1), identityOf(workspace, "later", tokenOf("u-later-account"))}
+			work(t, hub)
+			expectImported(t, hub, conditions.ReasonImportedTwice)
+			if writes := writesDownstream(hub); len(writes) > 0 {
+				t.Errorf("writes %q", writes)
+			}
+			hub.Sync()
+			recorded := hubtest.MustGet[*corev1.Namespace](t, hub, "", names.ClusterNamespace(workspace, "later"))
+			if uid := recorded.Annotations[annotation.SystemUID]; uid != "u-downstream" {
+				t.Errorf("recorded %q, so that the Cluster is created again after it was refused", uid)
+			}
+		})
+	}
+}
+
 // An importer that comes after the hub must not replace the agent.
 func TestAUsersImportOfAClusterOfClusterAPI_LeavesItsAgent(t *testing.T) {
 	for name, test := range map[string]struct {

@@ -37,6 +37,8 @@ type Agent struct {
 	Hub     types.UID // the UID of this hub
 	// CheckOwner returns an error if an agent that is not this Cluster's belongs to another Cluster of the hub.
 	CheckOwner func(Owner) error
+	// GivesWay means that an agent of another Cluster stays, although this one has to register.
+	GivesWay bool
 	// Reset clears the agent's status on the hub. It is called before the identity of the agent is removed.
 	Reset func() error
 }
@@ -59,6 +61,11 @@ func (d *Agent) Install(ctx context.Context) error {
 // reinstall deploys an agent that has to register. It removes the agent's identity before it delivers the bootstrap
 // Secret for another one.
 func (d *Agent) reinstall(ctx context.Context) error {
+	if d.GivesWay {
+		if err := d.checkOwner(ctx); err != nil {
+			return err
+		}
+	}
 	// Remove the old agent while the status still contains its namespace. A retry would not know it.
 	if err := d.Leave(ctx); err != nil {
 		return err
