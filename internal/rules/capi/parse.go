@@ -79,7 +79,7 @@ func Parse(object *unstructured.Unstructured) *Cluster {
 }
 
 // labelsOf returns the labels for the Cluster of Fleet, and those for the selector: the first ones, sorted by key,
-// without those of Fleet.
+// without those of Fleet and of GitOps tools.
 func labelsOf(all map[string]string) (copied, selectable map[string]string, leftOut bool) {
 	copied, selectable = map[string]string{}, map[string]string{}
 	for _, key := range slices.Sorted(maps.Keys(all)) {
@@ -91,7 +91,7 @@ func labelsOf(all map[string]string) (copied, selectable map[string]string, left
 			selectable[key] = value
 		}
 		switch {
-		case strings.HasPrefix(key, "fleet.cattle.io/") || strings.HasPrefix(key, "management.cattle.io/"):
+		case isOfATool(key):
 		case len(copied) >= maxLabels:
 			leftOut = true
 		default:
@@ -99,6 +99,21 @@ func labelsOf(all map[string]string) (copied, selectable map[string]string, left
 		}
 	}
 	return copied, selectable, leftOut
+}
+
+// toolPrefixes are the prefixes of labels with which Fleet and GitOps tools mark the objects that they manage. A tool deletes an
+// object with its label that is not in its source, as the Cluster of Fleet would be.
+var toolPrefixes = []string{
+	"fleet.cattle.io/", "management.cattle.io/", "objectset.rio.cattle.io/", "argocd.argoproj.io/",
+	"kustomize.toolkit.fluxcd.io/", "helm.toolkit.fluxcd.io/", "kapp.k14s.io/",
+}
+
+func isOfATool(key string) bool {
+	switch key {
+	case "app.kubernetes.io/instance", "app.kubernetes.io/managed-by":
+		return true
+	}
+	return slices.ContainsFunc(toolPrefixes, func(prefix string) bool { return strings.HasPrefix(key, prefix) })
 }
 
 // isInitialized reads the field of v1beta2, the condition of both versions, and the field of v1beta1.

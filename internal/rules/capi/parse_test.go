@@ -93,6 +93,23 @@ func TestParse_CopiesNoLabelsOfFleet(t *testing.T) {
 	rulestest.ExpectEqual(t, "left out", c.LabelsLeftOut, false)
 }
 
+// Argo CD, Flux and kapp delete what has their label and is not in their source.
+func TestParse_CopiesNoLabelsOfTools(t *testing.T) {
+	all := map[string]string{"app.kubernetes.io/name": "east"}
+	for _, key := range []string{
+		"app.kubernetes.io/instance", "app.kubernetes.io/managed-by", "argocd.argoproj.io/instance", "kustomize.toolkit.fluxcd.io/name",
+		"helm.toolkit.fluxcd.io/namespace", "kapp.k14s.io/app", "objectset.rio.cattle.io/hash",
+	} {
+		all[key] = "x"
+	}
+	c := capi.Parse(object(all, nil))
+	rulestest.ExpectEqual(t, "labels", c.Labels, map[string]string{"app.kubernetes.io/name": "east"})
+	rulestest.ExpectEqual(t, "for the selector", c.Selectable, all)
+	before := capi.NewCluster(&capi.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "east", Labels: all}})
+	capi.Follow(before, c)
+	rulestest.ExpectEqual(t, "after an upgrade", before.Labels, map[string]string{"app.kubernetes.io/name": "east"})
+}
+
 func TestParse_BoundsLabels(t *testing.T) {
 	many := map[string]string{}
 	for i := range 10_000 {
