@@ -43,12 +43,13 @@ func ParseAgent(document string) (Agent, []string, error) {
 		return Agent{}, nil, fmt.Errorf("reading the agent's configuration: %w", err)
 	}
 	warnings := dropBadDurations(raw, "garbageCollectionInterval")
-	clean, err := json.Marshal(raw)
+	clean, err := yaml.Marshal(raw)
 	if err != nil {
 		return Agent{}, nil, fmt.Errorf("reading the agent's configuration: %w", err)
 	}
 	var parsed Agent
-	if err := json.Unmarshal(clean, &parsed); err != nil {
+	// A chart copies labels as they are, and numbers and truth values become texts here.
+	if err := yaml.Unmarshal(clean, &parsed); err != nil {
 		return Agent{}, nil, fmt.Errorf("reading the agent's configuration: %w", err)
 	}
 	return parsed, warnings, nil

@@ -147,7 +147,11 @@ func TestParseAgent(t *testing.T) {
 			in:   "{\n  \n  \"labels\":{\"env\":\"prod\"},\n  \n  \"clientID\":\"\",\n  \n  \"garbageCollectionInterval\": \"15m\",\n  \n  \"agentTLSMode\": \"system-store\"\n}",
 			want: Agent{Labels: map[string]string{"env": "prod"}, AgentTLSMode: TLSModeSystemStore, GarbageCollectionInterval: minutes(15)},
 		},
-		"invalid duration: default":  {in: `{"clientID":"c","garbageCollectionInterval":"1w"}`, want: Agent{ClientID: "c"}, warnings: 1},
+		"invalid duration: default": {in: `{"clientID":"c","garbageCollectionInterval":"1w"}`, want: Agent{ClientID: "c"}, warnings: 1},
+		"labels without quotes: texts": {
+			in:   `{"labels":{"prod":true,"ring":1,"weight":0.5,"build":1234567},"clientID":"c"}`,
+			want: Agent{Labels: map[string]string{"prod": "true", "ring": "1", "weight": "0.5", "build": "1234567"}, ClientID: "c"},
+		},
 		"a list is an error":         {in: "[]", err: "reading the agent's configuration"},
 		"labels of the wrong type":   {in: "labels: 5", err: "reading the agent's configuration"},
 		"labels are null: no labels": {in: "labels: null", want: Agent{}},
