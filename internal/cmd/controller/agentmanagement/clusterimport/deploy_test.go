@@ -180,27 +180,22 @@ func TestFailedImport_SetsTheReason(t *testing.T) {
 }
 
 func TestRemovedCause_IsTriedAtOnce(t *testing.T) {
+	set := func(modify func(*config.Config)) func(*testing.T, *hubtest.Hub) {
+		return func(_ *testing.T, h *hubtest.Hub) { change(h, modify) }
+	}
 	tests := map[string]func(*testing.T, *hubtest.Hub){
 		"in the Cluster": func(t *testing.T, h *hubtest.Hub) {
 			c := current(t, h)
 			c.Generation++
 			h.Put(c)
 		},
-		"in the TLS mode": func(_ *testing.T, h *hubtest.Hub) {
-			c := hubConfig()
-			c.AgentTLSMode = config.TLSModeStrict
-			h.App.Config.Set(c)
-		},
-		"in the hub's address": func(_ *testing.T, h *hubtest.Hub) {
-			c := hubConfig()
-			c.APIServerURL = "https://elsewhere"
-			h.App.Config.Set(c)
-		},
-		"in the hub's CA": func(_ *testing.T, h *hubtest.Hub) {
-			c := hubConfig()
-			c.APIServerCA = []byte("another")
-			h.App.Config.Set(c)
-		},
+		"in the TLS mode":                        set(func(c *config.Config) { c.AgentTLSMode = config.TLSModeStrict }),
+		"in the hub's address":                   set(func(c *config.Config) { c.APIServerURL = "https://elsewhere" }),
+		"in the hub's CA":                        set(func(c *config.Config) { c.APIServerCA = []byte("another") }),
+		"in the kubeconfigs that are allowed":    set(func(c *config.Config) { c.AllowLocalKubeconfigs = true }),
+		"in the networks that are refused":       set(func(c *config.Config) { c.RefusedKubeconfigCIDRs = []string{"10.0.0.0/8"} }),
+		"in the agent's workers":                 set(func(c *config.Config) { c.AgentWorkers.Drift = "5" }),
+		"in the image that a webhook can refuse": set(func(c *config.Config) { c.AgentImage = "registry.example/fleet-agent:dev" }),
 	}
 	for name, mend := range tests {
 		t.Run(name, func(t *testing.T) {

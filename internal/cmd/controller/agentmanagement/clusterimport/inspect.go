@@ -88,10 +88,7 @@ func (h *handler) mayInspect(cluster *fleet.Cluster) bool {
 // stateOf identifies what an inspection depends on. If it has changed since the last one, for example because a user
 // corrected a setting, the agent is inspected at once.
 func (h *handler) stateOf(cluster *fleet.Cluster) string {
-	conf := h.app.Config.Get()
-	return fmt.Sprint("look ", cluster.UID, cluster.Generation, h.app.SecretVersion(clusters.KubeconfigSecret(cluster)),
-		conf.AgentImage, conf.AgentImagePullPolicy, conf.SystemDefaultRegistry, conf.ImagePullSecrets,
-		conf.AgentWorkers, conf.AgentCheckinInterval)
+	return fmt.Sprint("look ", cluster.UID, cluster.Generation, h.app.SecretVersion(clusters.KubeconfigSecret(cluster)), h.settings())
 }
 
 // reportInspection writes why an agent does not report, or that no reason was found. It writes nothing about an agent that

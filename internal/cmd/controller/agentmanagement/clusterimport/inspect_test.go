@@ -254,21 +254,33 @@ func TestInspectionWithoutKubeconfig_ReportsKubeconfigMissing(t *testing.T) {
 	expectImported(t, hub, conditions.ReasonKubeconfigMissing)
 }
 
-func TestChangedKubeconfig_InspectsAtOnce(t *testing.T) {
-	hub, behind := awaited(t, agentDeployment(1), means("bearer"), runningPod())
-	hub.Fail(asked, foreign.ErrUnreachable)
-	work(t, hub)
-	expectImported(t, hub, conditions.ReasonDownstreamUnreachable)
-	hub.Fail(asked, nil)
-	hub.Sync()
-	right := kubeconfig()
-	right.Data["value"] = []byte("right")
-	hub.Put(right)
-	behind.there = append(behind.there, storedIdentity())
-	hub.Requests()
-	hub.Woken()
-	work(t, hub)
-	expectImported(t, hub, "")
+func TestRemovedCause_InspectsAtOnce(t *testing.T) {
+	tests := map[string]func(*hubtest.Hub){
+		"another kubeconfig": func(hub *hubtest.Hub) {
+			right := kubeconfig()
+			right.Data["value"] = []byte("right")
+			hub.Put(right)
+		},
+		"another setting of the kubeconfigs that are allowed": func(hub *hubtest.Hub) {
+			change(hub, func(c *config.Config) { c.AllowLocalKubeconfigs = true })
+		},
+	}
+	for name, mend := range tests {
+		t.Run(name, func(t *testing.T) {
+			hub, behind := awaited(t, agentDeployment(1), means("bearer"), runningPod())
+			hub.Fail(asked, foreign.ErrUnreachable)
+			work(t, hub)
+			expectImported(t, hub, conditions.ReasonDownstreamUnreachable)
+			hub.Fail(asked, nil)
+			hub.Sync()
+			mend(hub)
+			behind.there = append(behind.there, storedIdentity())
+			hub.Requests()
+			hub.Woken()
+			work(t, hub)
+			expectImported(t, hub, "")
+		})
+	}
 }
 
 func TestMissingDeployment_IsAppliedAgain(t *testing.T) {

@@ -122,7 +122,14 @@ func (h *handler) finish(cluster *fleet.Cluster, out importing.Outcome, began ti
 func (h *handler) attempt(cluster *fleet.Cluster, out importing.Outcome) string {
 	return fmt.Sprint(out.Stage, cluster.Generation, h.app.SecretVersion(clusters.KubeconfigSecret(cluster)),
 		out.Done.APIServerURL, out.Done.APIServerCAHash, out.Done.AgentTLSMode, out.Done.PullSecrets,
-		out.Deploy != nil && out.Deploy.NewRegistration)
+		out.Deploy != nil && out.Deploy.NewRegistration, h.settings())
+}
+
+// settings identifies the hub's settings that decide how a job ends, apart from those that a Cluster's status records.
+func (h *handler) settings() string {
+	conf := h.app.Config.Get()
+	return fmt.Sprint(conf.AgentImage, conf.AgentImagePullPolicy, conf.SystemDefaultRegistry, conf.ImagePullSecrets,
+		conf.AgentWorkers, conf.AgentCheckinInterval, conf.AllowLocalKubeconfigs, conf.RefusedKubeconfigCIDRs)
 }
 
 // reasonAgentDeployed is the reason of the Event for an agent whose deployment took a while.
