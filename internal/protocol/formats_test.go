@@ -11,9 +11,12 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/rulestest"
 )
 
+// shortCA has the form of a CA.
+const shortCA = "-----BEGIN CERTIFICATE-----\nhub\n-----END CERTIFICATE-----\n"
+
 func someValues() protocol.Values {
 	return protocol.Values{
-		ClusterNamespace: rulestest.Workspace, APIServerURL: rulestest.HubURL, APIServerCA: rulestest.HubCA, Token: "jwt",
+		ClusterNamespace: rulestest.Workspace, APIServerURL: rulestest.HubURL, APIServerCA: shortCA, Token: "jwt",
 		SystemRegistrationNamespace: "cattle-fleet-clusters-system", TokenName: "t1",
 	}
 }
@@ -132,7 +135,7 @@ func expectError(t *testing.T, err error, incomplete, broken bool) {
 
 func TestParseBootstrap(t *testing.T) {
 	full := protocol.Bootstrap{
-		APIServerURL: rulestest.HubURL, APIServerCA: []byte(rulestest.HubCA), ClusterNamespace: rulestest.Workspace, Token: "jwt", TokenName: "t1",
+		APIServerURL: rulestest.HubURL, APIServerCA: []byte(shortCA), ClusterNamespace: rulestest.Workspace, Token: "jwt", TokenName: "t1",
 		SystemRegistrationNamespace: "cattle-fleet-clusters-system",
 	}
 	document, err := someValues().Encode()
@@ -162,7 +165,7 @@ func TestParseBootstrap(t *testing.T) {
 		},
 		"older hub: no token name": {
 			data: without("tokenName"),
-			want: protocol.Bootstrap{APIServerURL: rulestest.HubURL, APIServerCA: []byte(rulestest.HubCA), ClusterNamespace: rulestest.Workspace, Token: "jwt", SystemRegistrationNamespace: "cattle-fleet-clusters-system"},
+			want: protocol.Bootstrap{APIServerURL: rulestest.HubURL, APIServerCA: []byte(shortCA), ClusterNamespace: rulestest.Workspace, Token: "jwt", SystemRegistrationNamespace: "cattle-fleet-clusters-system"},
 		},
 		"hub with a public certificate: no CA": {
 			data: without("apiServerCA"),
@@ -209,11 +212,11 @@ func pure2[In, Out any](t *testing.T, parse func(In) (Out, error), in In) (Out, 
 
 func TestBootstrapEncode(t *testing.T) {
 	got := protocol.Bootstrap{
-		APIServerURL: rulestest.HubURL, APIServerCA: []byte(rulestest.HubCA), ClusterNamespace: rulestest.Workspace, Token: "jwt", TokenName: "t1",
+		APIServerURL: rulestest.HubURL, APIServerCA: []byte(shortCA), ClusterNamespace: rulestest.Workspace, Token: "jwt", TokenName: "t1",
 		SystemRegistrationNamespace: "cattle-fleet-clusters-system",
 	}.Encode()
 	rulestest.ExpectEqual(t, "keys of the bootstrap secret", got, rulestest.Flat(map[string]string{
-		"apiServerURL": rulestest.HubURL, "apiServerCA": rulestest.HubCA, "clusterNamespace": rulestest.Workspace, "token": "jwt", "tokenName": "t1",
+		"apiServerURL": rulestest.HubURL, "apiServerCA": shortCA, "clusterNamespace": rulestest.Workspace, "token": "jwt", "tokenName": "t1",
 		"systemRegistrationNamespace": "cattle-fleet-clusters-system",
 	}))
 }

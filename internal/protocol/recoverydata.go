@@ -96,7 +96,7 @@ func ParseRecoveryData(data map[string][]byte) RecoveryData {
 			HubKey: text(hubKeyKey, maxRecoveryText, isAny),
 		},
 		APIServerURL:                text(APIServerURLKey, maxRecoveryURL, func(url string) bool { return CheckHubURL(url) == nil }),
-		APIServerCA:                 []byte(text(APIServerCAKey, maxRecoveryCA, isCA)),
+		APIServerCA:                 []byte(text(APIServerCAKey, maxRecoveryCA, IsCA)),
 		ClusterNamespace:            text(clusterNamespaceKey, maxRecoveryText, isNamespace),
 		SystemRegistrationNamespace: text(registrationKey, maxRecoveryText, isNamespace),
 		ClientID:                    text(ClientIDKey, maxRecoveryText, isAny),
@@ -123,7 +123,8 @@ func isAccountToken(token string) bool {
 	return err == nil
 }
 
-func isCA(ca string) bool { return x509.NewCertPool().AppendCertsFromPEM([]byte(ca)) }
+// IsCA reports whether a text contains a certificate in PEM. Agents refuse any other CA.
+func IsCA(ca string) bool { return x509.NewCertPool().AppendCertsFromPEM([]byte(ca)) }
 
 func isNamespace(name string) bool { return len(validation.IsDNS1123Label(name)) == 0 }
 

@@ -105,7 +105,7 @@ var errCA = errors.New("the CA contains no PEM certificate")
 // Check returns an error if no connection is possible with this access. The error contains no data of the
 // access.
 func (a Access) Check() error {
-	if len(a.CA) > 0 && !x509.NewCertPool().AppendCertsFromPEM(a.CA) {
+	if len(a.CA) > 0 && !protocol.IsCA(string(a.CA)) {
 		return errCA
 	}
 	return protocol.CheckHubURL(a.Server)

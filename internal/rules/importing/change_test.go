@@ -81,9 +81,9 @@ func TestImport_ReactionToChanges(t *testing.T) {
 
 		// The hub's address.
 		"another URL of the hub":    {conf(func(c *config.Config) { c.APIServerURL = "https://new.example" }), readdressed},
-		"another CA of the hub":     {conf(func(c *config.Config) { c.APIServerCA = []byte("new") }), readdressed},
+		"another CA of the hub":     {conf(func(c *config.Config) { c.APIServerCA = []byte(rulestest.OtherCA) }), readdressed},
 		"another URL in the Secret": {withSecret("apiServerURL", "https://new.example"), readdressed},
-		"another CA in the Secret":  {withSecret("apiServerCA", "new"), readdressed},
+		"another CA in the Secret":  {withSecret("apiServerCA", rulestest.OtherCA), readdressed},
 		"the same address in the Secret": {func(in *importing.Input) {
 			withSecret("apiServerURL", rulestest.HubURL)(in)
 			withSecret("apiServerCA", rulestest.HubCA)(in)
@@ -123,7 +123,7 @@ func TestNewHubAddress_SaysWhetherTheSecretChoseIt(t *testing.T) {
 		want   importing.HubAddress
 	}{
 		"another URL of the hub":   {newURL, importing.HubAddress{URL: "https://new.example", CA: []byte(rulestest.HubCA)}},
-		"another CA in the Secret": {withSecret("apiServerCA", "new"), importing.HubAddress{URL: rulestest.HubURL, CA: []byte("new")}},
+		"another CA in the Secret": {withSecret("apiServerCA", rulestest.OtherCA), importing.HubAddress{URL: rulestest.HubURL, CA: []byte(rulestest.OtherCA)}},
 		"another URL in the Secret": {
 			withSecret("apiServerURL", "https://new.example"),
 			importing.HubAddress{URL: "https://new.example", CA: []byte(rulestest.HubCA), FromSecret: true},
@@ -194,7 +194,7 @@ func TestFrozenSettings_BlockNothingElse(t *testing.T) {
 	}{
 		"only a setting changed: it waits":                 {func(*importing.Input) {}, nothing, conditions.ReasonAgentFrozen},
 		"another URL of the hub reaches the agent":         {conf(func(c *config.Config) { c.APIServerURL = "https://new.example" }), readdressed, ""},
-		"another CA of the hub reaches the agent":          {conf(func(c *config.Config) { c.APIServerCA = []byte("new") }), readdressed, ""},
+		"another CA of the hub reaches the agent":          {conf(func(c *config.Config) { c.APIServerCA = []byte(rulestest.OtherCA) }), readdressed, ""},
 		"another generation: the agent registers again":    {spec(func(s *fleet.ClusterSpec) { s.RedeployAgentGeneration = 1 }), anew, ""},
 		"a repair is carried out":                          {func(in *importing.Input) { in.Repair = supervision.RepairObjects }, inPlace, ""},
 		"another kubeconfig of the same cluster is proven": {func(in *importing.Input) { in.Doubted = true }, inPlace, ""},

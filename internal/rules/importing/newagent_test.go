@@ -41,6 +41,7 @@ func TestAgentObstacle(t *testing.T) {
 		"a URL without TLS":     {change: func(c *config.Config) { c.APIServerURL = "http://hub" }, want: conditions.ReasonHubURLInvalid},
 		"an unknown TLS mode":   {change: func(c *config.Config) { c.AgentTLSMode = "loose" }, want: conditions.ReasonTLSModeUnknown},
 		"strict without a CA":   {change: func(c *config.Config) { c.AgentTLSMode, c.APIServerCA = config.TLSModeStrict, nil }, want: conditions.ReasonHubCAMissing},
+		"a CA that is not PEM":  {change: func(c *config.Config) { c.APIServerCA = []byte("bm90IHBlbQ==") }, want: conditions.ReasonHubCAInvalid},
 		"a pull Secret":         {change: pull, secrets: map[string]string{"pull": "1"}},
 		"a missing pull Secret": {change: pull, want: conditions.ReasonPullSecretMissing},
 	}

@@ -72,6 +72,8 @@ func hubProblem(conf config.Config, url string, ca []byte, keysOf string) (reaso
 		return conditions.ReasonHubURLInvalid, "the configured URL of this hub is invalid or does not begin with https://: correct apiServerURL in the fleet chart" + orKey(protocol.APIServerURLKey, keysOf)
 	case conf.AgentTLSMode != config.TLSModeStrict && conf.AgentTLSMode != config.TLSModeSystemStore:
 		return conditions.ReasonTLSModeUnknown, fmt.Sprintf("agentTLSMode is %q: set it to %q or %q in the fleet chart", conf.AgentTLSMode, config.TLSModeStrict, config.TLSModeSystemStore)
+	case len(ca) > 0 && !protocol.IsCA(string(ca)):
+		return conditions.ReasonHubCAInvalid, "the configured CA of this hub contains no certificate in PEM: correct apiServerCA in the fleet chart with --set-file apiServerCA=hub-ca.pem" + orKey(protocol.APIServerCAKey, keysOf)
 	case conf.AgentTLSMode == config.TLSModeStrict && len(ca) == 0:
 		return conditions.ReasonHubCAMissing, "agentTLSMode is \"strict\" and no CA of this hub is configured: set apiServerCA in the fleet chart" + orKey(protocol.APIServerCAKey, keysOf)
 	}

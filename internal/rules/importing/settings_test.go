@@ -134,13 +134,13 @@ func TestSettingsHashes_MatchRancherFleet(t *testing.T) {
 		want   string
 	}{
 		"the CA": {
-			conf(func(c *config.Config) { c.APIServerCA = []byte("foo") }),
+			conf(func(c *config.Config) { c.APIServerCA = []byte(rulestest.OtherCA) }),
 			func(s importing.Status) string { return s.APIServerCAHash },
-			"10a98acee3877e0d0f97c1e17ef4f7228193a707e9f6d943947f90fc",
+			hashOf(t, []byte(rulestest.OtherCA)),
 		},
 		"the CA from the kubeconfig Secret": {
-			withSecret("apiServerCA", "foo"), func(s importing.Status) string { return s.APIServerCAHash },
-			"10a98acee3877e0d0f97c1e17ef4f7228193a707e9f6d943947f90fc",
+			withSecret("apiServerCA", rulestest.OtherCA), func(s importing.Status) string { return s.APIServerCAHash },
+			hashOf(t, []byte(rulestest.OtherCA)),
 		},
 		"no CA has a hash": {
 			conf(func(c *config.Config) { c.APIServerCA = nil }), func(s importing.Status) string { return s.APIServerCAHash },

@@ -142,7 +142,7 @@ func scalar(key string, value any) any {
 	switch v := value.(type) {
 	case string:
 		if key == "APIServerCA" || key == "Kubeconfig" || key == secretData {
-			return decoded(v)
+			return strings.ReplaceAll(decoded(v), HubCA, RedactedPEM)
 		}
 	case float64:
 		if key == "Lifetime" {

@@ -27,7 +27,27 @@ import (
 const (
 	Workspace = "fleet-default"
 	HubURL    = "https://hub.example:6443"
-	HubCA     = "-----BEGIN CERTIFICATE-----\nhub\n-----END CERTIFICATE-----\n"
+	// HubCA is the CA of the hub, and OtherCA is another one.
+	HubCA = `-----BEGIN CERTIFICATE-----
+MIIBHzCB0qADAgECAgEBMAUGAytlcDAOMQwwCgYDVQQDDANodWIwIBcNMjYxMTMw
+MTYxMzQ1WhgPMjEyNjExMDYxNjEzNDVaMA4xDDAKBgNVBAMMA2h1YjAqMAUGAytl
+cAMhAMO0jqmkZOuy26gRwR4/ny7RMUbfdFpJdsdejvngU2qIo1MwUTAdBgNVHQ4E
+FgQUpT1UzsTk7fCvcEjf6uSsaq0bg0UwHwYDVR0jBBgwFoAUpT1UzsTk7fCvcEjf
+6uSsaq0bg0UwDwYDVR0TAQH/BAUwAwEB/zAFBgMrZXADQQC1XI+U7na2R0MWMBJK
+xXG7q5Gf+y9ArMGYfQzdtqZoFdXiJyIh7vaM2nBAu08m+pU0bkm3NOAr4YpfHEos
+kc0L
+-----END CERTIFICATE-----
+`
+	OtherCA = `-----BEGIN CERTIFICATE-----
+MIIBKzCB3qADAgECAgEBMAUGAytlcDAUMRIwEAYDVQQDDAlvdGhlci1odWIwIBcN
+MjYxMTMwMTYxMzQ1WhgPMjEyNjExMDYxNjEzNDVaMBQxEjAQBgNVBAMMCW90aGVy
+LWh1YjAqMAUGAytlcAMhAFqZ3s+X4qPyUvoNn9GmqmAaRTdJi23whS3ey8MnjYOP
+o1MwUTAdBgNVHQ4EFgQUCyWCYM4eYsho7Wil07DYwlgd2JwwHwYDVR0jBBgwFoAU
+CyWCYM4eYsho7Wil07DYwlgd2JwwDwYDVR0TAQH/BAUwAwEB/zAFBgMrZXADQQD5
+I2qRg8RlKknzZcPIs0doxWV08hw1ZcR/39HrTfCNsHr+mKHwjmYlmiFKuTAV7wur
+HAs6lauAmoZOVtEJCdgB
+-----END CERTIFICATE-----
+`
 )
 
 // Noon is the current time in all tables.

@@ -251,11 +251,23 @@ func desiredValues(in Input) protocol.Values {
 	return protocol.Values{
 		ClusterNamespace:            in.Token.Namespace,
 		APIServerURL:                in.APIServerURL,
-		APIServerCA:                 string(in.APIServerCA),
+		APIServerCA:                 usableCA(in),
 		SystemRegistrationNamespace: in.Namespaces.Registration,
 		TokenName:                   in.Token.Name,
 		SystemNamespace:             in.Namespaces.System,
 	}
+}
+
+// usableCA returns the hub's CA. If the configured one contains no certificate in PEM, the values keep theirs.
+func usableCA(in Input) string {
+	configured := string(in.APIServerCA)
+	if configured == "" || protocol.IsCA(configured) || in.Secret == nil {
+		return configured
+	}
+	if values, err := protocol.ParseValues(in.Secret.Data[protocol.ValuesKey]); err == nil && protocol.IsCA(values.APIServerCA) {
+		return values.APIServerCA
+	}
+	return configured
 }
 
 // ValuesSecret returns the Secret with the token's name and the values for `helm install fleet-agent`.

@@ -234,6 +234,31 @@ func TestInvalidHubAddress_KeepsTheValuesSecret(t *testing.T) {
 	rulestest.ExpectEqual(t, "values secret", out.Children[len(out.Children)-1].(*corev1.Secret), in.Secret)
 }
 
+func TestHubCAThatIsNotPEM_ReplacesNoOther(t *testing.T) {
+	tests := map[string]struct{ there, configured, want string }{
+		"text over a certificate: stays":          {rulestest.HubCA, "bm90IHBlbQ==", rulestest.HubCA},
+		"text over another text: written":         {"text", "bm90IHBlbQ==", "bm90IHBlbQ=="},
+		"certificate over another one: written":   {rulestest.HubCA, rulestest.OtherCA, rulestest.OtherCA},
+		"no CA over a certificate: written":       {rulestest.HubCA, "", ""},
+		"certificate over a text: written":        {"text", rulestest.HubCA, rulestest.HubCA},
+		"text, and the Secret does not exist yet": {"", "bm90IHBlbQ==", "bm90IHBlbQ=="},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			in := tokenInput(importAccount, importRights)
+			in.APIServerCA = []byte(test.configured)
+			if test.there != "" {
+				secret, err := tokenrule.ValuesSecret(in.Token, protocol.Values{Token: rulestest.SecretJWT("account-1"), APIServerCA: test.there})
+				if err != nil {
+					t.Fatal(err)
+				}
+				in.Secret = secret
+			}
+			rulestest.ExpectEqual(t, "CA", rulestest.Pure(t, tokenrule.Decide, in).Values.APIServerCA, test.want)
+		})
+	}
+}
+
 func TestValuesSecret_RejectsControlCharacters(t *testing.T) {
 	secret, err := tokenrule.ValuesSecret(rulestest.AToken(), protocol.Values{Token: "jwt", APIServerCA: "\x7f"})
 	if err == nil || secret != nil {

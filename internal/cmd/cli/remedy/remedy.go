@@ -77,6 +77,9 @@ func NameOr(text, placeholder string) string {
 
 func isName(text string) bool { return len(validation.IsDNS1123Subdomain(text)) == 0 }
 
+// upgradeHub is the command that changes one value of the hub's chart, and is followed by the value.
+const upgradeHub = "helm upgrade -n " + names.SystemNamespace + " fleet charts/fleet --reset-then-reuse-values "
+
 // controllerLog is the command that reads the log of the hub's controllers.
 const controllerLog = "kubectl logs -n " + names.SystemNamespace + " deployment/fleet-controller"
 
@@ -95,7 +98,9 @@ func OfCluster(cluster *fleet.Cluster, reason string) string {
 		return ifNamed(secret.Name, "kubectl", "annotate", "secret", "--overwrite", "-n", secret.Namespace, secret.Name,
 			annotation.AllowedWorkspaces+"="+namespace)
 	case conditions.ReasonHubURLMissing, conditions.ReasonHubURLInvalid:
-		return "helm upgrade -n " + names.SystemNamespace + " fleet charts/fleet --reset-then-reuse-values --set apiServerURL=https://HUB:6443"
+		return upgradeHub + "--set apiServerURL=https://HUB:6443"
+	case conditions.ReasonHubCAMissing, conditions.ReasonHubCAInvalid:
+		return upgradeHub + "--set-file apiServerCA=hub-ca.pem"
 	case conditions.ReasonAgentInherited:
 		return Command("kubectl", "annotate", "clusters.fleet.cattle.io", "-n", namespace, name, annotation.TakeOverAgent+"=true")
 	case conditions.ReasonHubAddressChanged:
@@ -238,7 +243,7 @@ func OfToken(token *fleet.ClusterRegistrationToken, reason string) string {
 func StopsImport(reason string) bool {
 	switch reason {
 	case conditions.ReasonKubeconfigRefused, conditions.ReasonKubeconfigInvalid, conditions.ReasonKubeconfigExpired, conditions.ReasonKubeconfigNamespaceRefused,
-		conditions.ReasonTargetIsHub, conditions.ReasonAnotherHub, conditions.ReasonHubURLMissing, conditions.ReasonHubURLInvalid, conditions.ReasonHubCAMissing,
+		conditions.ReasonTargetIsHub, conditions.ReasonAnotherHub, conditions.ReasonHubURLMissing, conditions.ReasonHubURLInvalid, conditions.ReasonHubCAMissing, conditions.ReasonHubCAInvalid,
 		conditions.ReasonPullSecretMissing, conditions.ReasonTLSUntrusted, conditions.ReasonTLSModeUnknown, conditions.ReasonNamespaceTaken, conditions.ReasonAdmissionDenied,
 		conditions.ReasonDownstreamAnswerRefused, conditions.ReasonAgentInherited:
 		return true

@@ -39,7 +39,7 @@ func joinBench(t *testing.T) *bench {
 	t.Helper()
 	b := newBench(t)
 	b.configure(func(c *config.Config) {
-		c.APIServerURL, c.APIServerCA, c.AgentTLSMode = "https://hub.example", []byte("a CA"), config.TLSModeStrict
+		c.APIServerURL, c.APIServerCA, c.AgentTLSMode = "https://hub.example", []byte(rulestest.HubCA), config.TLSModeStrict
 	})
 	return b
 }
@@ -206,7 +206,7 @@ func TestObstacle_IsReportedAndResolves(t *testing.T) {
 	b.expectReason(conditions.ReasonHubURLMissing)
 	b.expectTold(conditions.ReasonHubURLMissing)
 	b.configure(func(c *config.Config) {
-		c.APIServerURL, c.APIServerCA, c.AgentTLSMode = "https://hub.example", []byte("a CA"), config.TLSModeStrict
+		c.APIServerURL, c.APIServerCA, c.AgentTLSMode = "https://hub.example", []byte(rulestest.HubCA), config.TLSModeStrict
 	})
 	b.expect("create "+joinToken, "update Cluster/status team-a/east")
 	b.mint("jwt-1")

@@ -15,6 +15,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/kube/kubetest"
 	"github.com/fleet-hub/fleet/internal/rules/hubaddress"
+	"github.com/fleet-hub/fleet/internal/rules/rulestest"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
@@ -52,7 +53,7 @@ func TestAddressUnknownToTheAgent_IsReported(t *testing.T) {
 	}
 	expect("as it was granted", "never in doubt")
 
-	change(hub, func(c *config.Config) { c.APIServerCA = []byte("another") })
+	change(hub, func(c *config.Config) { c.APIServerCA = []byte(rulestest.OtherCA) })
 	expect("with another CA", conditions.ReasonHubAddressChanged)
 	hub.Requests()
 	expect("looked at again", conditions.ReasonHubAddressChanged)
@@ -105,7 +106,7 @@ func TestAddressInTheHubDocument_IsKnownOnceTheAgentHasTheDocument(t *testing.T)
 	expect("the agent has a document with this address", "True")
 	publish(90)
 	hubtest.ExpectWoken(t, hub)
-	change(hub, func(c *config.Config) { c.APIServerCA = []byte("both") })
+	change(hub, func(c *config.Config) { c.APIServerCA = []byte(rulestest.HubCA + rulestest.OtherCA) })
 	expect("the new address is not published yet", "False"+conditions.ReasonHubAddressChanged)
 	publish(110)
 	expect("the agent has an older document", "False"+conditions.ReasonHubAddressChanged)
@@ -172,7 +173,7 @@ func TestHubAddressInTheSecret_FollowsTheRulesForKubeconfigs(t *testing.T) {
 				}
 				return
 			}
-			if stored != storedKubeconfig("https://hub", "PEM") {
+			if stored != storedKubeconfig("https://hub", rulestest.HubCA) {
 				t.Errorf("the agent has another address: %s", stored)
 			}
 			message := conditions.Get(current(t, hub).Status.Conditions, conditions.Imported).Message

@@ -17,6 +17,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/kube/foreign"
 	"github.com/fleet-hub/fleet/internal/protocol"
+	"github.com/fleet-hub/fleet/internal/rules/rulestest"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
@@ -374,7 +375,7 @@ func TestBootstrapSecret_HasTheValuesOfTheToken(t *testing.T) {
 		}
 	}
 	want := protocol.Bootstrap{
-		APIServerURL: "https://hub", APIServerCA: []byte("PEM"), ClusterNamespace: "ws", Token: "bearer", TokenName: tokenName,
+		APIServerURL: "https://hub", APIServerCA: []byte(rulestest.HubCA), ClusterNamespace: "ws", Token: "bearer", TokenName: tokenName,
 		SystemRegistrationNamespace: "cattle-fleet-clusters-system",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -15,6 +15,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/kube/foreign"
 	kubeconfigs "github.com/fleet-hub/fleet/internal/kube/kubeconfig"
+	"github.com/fleet-hub/fleet/internal/rules/rulestest"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
@@ -191,7 +192,7 @@ func TestRemovedCause_IsTriedAtOnce(t *testing.T) {
 		},
 		"in the TLS mode":                        set(func(c *config.Config) { c.AgentTLSMode = config.TLSModeStrict }),
 		"in the hub's address":                   set(func(c *config.Config) { c.APIServerURL = "https://elsewhere" }),
-		"in the hub's CA":                        set(func(c *config.Config) { c.APIServerCA = []byte("another") }),
+		"in the hub's CA":                        set(func(c *config.Config) { c.APIServerCA = []byte(rulestest.OtherCA) }),
 		"in the kubeconfigs that are allowed":    set(func(c *config.Config) { c.AllowLocalKubeconfigs = true }),
 		"in the networks that are refused":       set(func(c *config.Config) { c.RefusedKubeconfigCIDRs = []string{"10.0.0.0/8"} }),
 		"in the agent's workers":                 set(func(c *config.Config) { c.AgentWorkers.Drift = "5" }),

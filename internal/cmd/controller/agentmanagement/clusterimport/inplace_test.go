@@ -19,6 +19,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/kube/foreign"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/reconcile"
+	"github.com/fleet-hub/fleet/internal/rules/rulestest"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
@@ -189,7 +190,7 @@ func TestHubAddressChanges_AgentIsUpdatedInPlace(t *testing.T) {
 	unwatched := func(s *corev1.Secret) { s.Annotations = nil }
 	bootstrapSecret := func() *corev1.Secret {
 		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "cattle-fleet-system", Name: "fleet-agent-bootstrap"}, Data: map[string][]byte{
-			"apiServerURL": []byte("https://hub"), "apiServerCA": []byte("PEM"), "clusterNamespace": []byte("ws"), "token": []byte("bearer"),
+			"apiServerURL": []byte("https://hub"), "apiServerCA": []byte(rulestest.HubCA), "clusterNamespace": []byte("ws"), "token": []byte("bearer"),
 			"tokenName": []byte(tokenName), "systemRegistrationNamespace": []byte("cattle-fleet-clusters-system"),
 		}}
 	}
@@ -200,21 +201,21 @@ func TestHubAddressChanges_AgentIsUpdatedInPlace(t *testing.T) {
 		key    string // of the Secret, whose value is then:
 		value  string
 	}{
-		"another URL": {moved, identityOf("ws", "c1"), []string{replacedID}, "kubeconfig", storedKubeconfig(nobody, "PEM")},
+		"another URL": {moved, identityOf("ws", "c1"), []string{replacedID}, "kubeconfig", storedKubeconfig(nobody, rulestest.HubCA)},
 		"another CA": {
-			func(c *config.Config) { c.APIServerURL, c.APIServerCA = nobody, []byte("new") }, identityOf("ws", "c1"), []string{replacedID},
-			"kubeconfig", storedKubeconfig(nobody, "new"),
+			func(c *config.Config) { c.APIServerURL, c.APIServerCA = nobody, []byte(rulestest.OtherCA) }, identityOf("ws", "c1"), []string{replacedID},
+			"kubeconfig", storedKubeconfig(nobody, rulestest.OtherCA),
 		},
 		"an agent that does not watch its Secret is restarted": {
-			moved, identityOf("ws", "c1", unwatched), []string{replacedID, removedPods}, "kubeconfig", storedKubeconfig(nobody, "PEM"),
+			moved, identityOf("ws", "c1", unwatched), []string{replacedID, removedPods}, "kubeconfig", storedKubeconfig(nobody, rulestest.HubCA),
 		},
 		"an agent that has the address already is unchanged": {
-			moved, identityOf("ws", "c1", unwatched, func(s *corev1.Secret) { s.Data["kubeconfig"] = []byte(storedKubeconfig(nobody, "PEM")) }), nil,
-			"kubeconfig", storedKubeconfig(nobody, "PEM"),
+			moved, identityOf("ws", "c1", unwatched, func(s *corev1.Secret) { s.Data["kubeconfig"] = []byte(storedKubeconfig(nobody, rulestest.HubCA)) }), nil,
+			"kubeconfig", storedKubeconfig(nobody, rulestest.HubCA),
 		},
 		"an agent that has not registered yet": {moved, bootstrapSecret(), []string{replacedID + "-bootstrap"}, "apiServerURL", nobody},
 		"an agent that uses the system's roots ignores another CA": {
-			func(c *config.Config) { c.APIServerCA = []byte("new") },
+			func(c *config.Config) { c.APIServerCA = []byte(rulestest.OtherCA) },
 			identityOf("ws", "c1", func(s *corev1.Secret) { s.Data["kubeconfig"] = []byte(storedKubeconfig("https://hub", "")) }), nil,
 			"kubeconfig", storedKubeconfig("https://hub", ""),
 		},
@@ -250,6 +251,33 @@ func TestHubAddressChanges_AgentIsUpdatedInPlace(t *testing.T) {
 	}
 }
 
+// Agents would stop with a CA that is not PEM, for example if it is encoded twice.
+func TestHubCAThatIsNotPEM_ReachesNoAgent(t *testing.T) {
+	tests := map[string]func(*hubtest.Hub){
+		"in the configuration": func(hub *hubtest.Hub) {
+			change(hub, func(c *config.Config) { c.APIServerCA = []byte("bm90IHBlbQ==") })
+		},
+		"in the kubeconfig Secret": func(hub *hubtest.Hub) {
+			secret := kubeconfig()
+			secret.Data["apiServerCA"] = []byte("bm90IHBlbQ==")
+			hub.Put(secret)
+		},
+	}
+	for name, set := range tests {
+		t.Run(name, func(t *testing.T) {
+			hub, behind := imported(t)
+			set(hub)
+			hub.Requests()
+			handle(t, hub)
+			expectImported(t, hub, conditions.ReasonHubCAInvalid)
+			expectAll(t, hub, readSecret, written)
+			if diff := cmp.Diff(identityOf("ws", "c1"), behind.there[0]); diff != "" {
+				t.Errorf("identity (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 func TestAgentWithoutIdentity_IsReinstalled(t *testing.T) {
 	tests := map[string]*corev1.Secret{
 		"no identity":                                      nil,
@@ -281,7 +309,7 @@ func TestAgentWithoutIdentity_IsReinstalled(t *testing.T) {
 func TestARenewedKubeconfigOfClusterAPI_CausesNoRequestDownstream(t *testing.T) {
 	of := func(server string, i int) *corev1.Secret {
 		secret := kubeconfig()
-		secret.Data["value"] = []byte(strings.ReplaceAll(storedKubeconfig(server, "PEM"), "token: bearer", fmt.Sprint("token: t", i)))
+		secret.Data["value"] = []byte(strings.ReplaceAll(storedKubeconfig(server, rulestest.HubCA), "token: bearer", fmt.Sprint("token: t", i)))
 		return secret
 	}
 	for name, marked := range map[string]func(*fleet.Cluster){
@@ -541,7 +569,7 @@ func TestAnotherSystemNamespace_LeftoversAreRemoved(t *testing.T) {
 		"an agent of this hub: removed":    {"hub-system", "", []hubtest.Object{usual, markedBy("cattle-fleet-system", "u-hub")}, []string{oldAgent, oldCredentials}},
 		"an identity of this hub: removed": {"hub-system", "", []hubtest.Object{usual, identityOf("ws", "c1")}, []string{oldAgent, oldCredentials}},
 		"an identity of another hub, no mark: nothing": {"hub-system", "", []hubtest.Object{usual, identityOf("ws", "c1", func(s *corev1.Secret) {
-			s.Data["kubeconfig"] = []byte(storedKubeconfig("https://rancher", "PEM"))
+			s.Data["kubeconfig"] = []byte(storedKubeconfig("https://rancher", rulestest.HubCA))
 		})}, nil},
 		"the means to register at another hub: nothing": {"hub-system", "", []hubtest.Object{usual, func() *corev1.Secret {
 			secret := means("token")

@@ -25,6 +25,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/reconcile"
+	"github.com/fleet-hub/fleet/internal/rules/rulestest"
 	supervisionrule "github.com/fleet-hub/fleet/internal/rules/supervision"
 	"github.com/fleet-hub/fleet/internal/rules/token"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -177,7 +178,7 @@ func ownNamespace() *corev1.Namespace {
 
 func hubConfig() config.Config {
 	return config.Config{
-		AgentImage: "fleet-agent:dev", APIServerURL: "https://hub", APIServerCA: []byte("PEM"), AgentTLSMode: config.TLSModeSystemStore,
+		AgentImage: "fleet-agent:dev", APIServerURL: "https://hub", APIServerCA: []byte(rulestest.HubCA), AgentTLSMode: config.TLSModeSystemStore,
 		AgentCheckinInterval: metav1.Duration{Duration: 15 * time.Minute},
 	}
 }
@@ -286,7 +287,7 @@ func identityOf(namespace, name string, modifiers ...func(*corev1.Secret)) *core
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "cattle-fleet-system", Name: "fleet-agent", Annotations: map[string]string{annotation.Watched: "true"}},
 		Data: protocol.Identity{
-			Kubeconfig: []byte(storedKubeconfig("https://hub", "PEM")), DeploymentNamespace: "cluster-ns", ClusterNamespace: namespace, ClusterName: name,
+			Kubeconfig: []byte(storedKubeconfig("https://hub", rulestest.HubCA)), DeploymentNamespace: "cluster-ns", ClusterNamespace: namespace, ClusterName: name,
 		}.Encode(),
 	}
 	for _, modify := range modifiers {

@@ -110,6 +110,9 @@ const (
 	// ReasonHubCAMissing means that the TLS mode is strict and no CA of the upstream API server is known. Set
 	// apiServerCA of the hub's chart, or agentTLSMode to system-store.
 	ReasonHubCAMissing = "HubCAMissing"
+	// ReasonHubCAInvalid means that the configured apiServerCA contains no certificate in PEM, for example because it is encoded
+	// in base64. Correct apiServerCA of the hub's chart, or of the kubeconfig Secret: --set-file apiServerCA=hub-ca.pem.
+	ReasonHubCAInvalid = "HubCAInvalid"
 	// ReasonKubeconfigMissing means that the Secret named by spec.kubeConfigSecret, or its key, does not exist. Create
 	// it: kubectl create secret generic -n fleet-default east-kubeconfig --from-file=value=east.kubeconfig.
 	ReasonKubeconfigMissing = "KubeconfigMissing"
