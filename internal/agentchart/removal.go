@@ -23,8 +23,13 @@ const (
 // networkPolicy is the name of the agent's NetworkPolicy.
 const networkPolicy = "default-allow-all"
 
-// Objects returns all objects that an agent may have in a namespace, in the order of their deletion. The PriorityClass is
-// shared by all agents of a cluster.
+// SharedClass returns the PriorityClass of an agent. All agents of a cluster share it, also those of other hubs, so it is not
+// one of Objects.
+func SharedClass() *schedulingv1.PriorityClass {
+	return &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: PriorityClass}}
+}
+
+// Objects returns all other objects that an agent may have in a namespace, in the order of their deletion.
 func Objects(namespace string) []runtime.Object {
 	here := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: namespace, Name: name} }
 	everywhere := func(parts ...string) metav1.ObjectMeta {
@@ -33,7 +38,6 @@ func Objects(namespace string) []runtime.Object {
 	return []runtime.Object{
 		&rbacv1.ClusterRole{ObjectMeta: everywhere(namespace, names.Agent, "role")},
 		&rbacv1.ClusterRoleBinding{ObjectMeta: everywhere(namespace, names.Agent, "role", "binding")},
-		&schedulingv1.PriorityClass{ObjectMeta: everywhere(PriorityClass)},
 		&corev1.Secret{ObjectMeta: here(names.Agent)},
 		&corev1.Secret{ObjectMeta: here(names.AgentBootstrap)},
 		&corev1.Secret{ObjectMeta: here(names.RecoverySecret(namespace))},

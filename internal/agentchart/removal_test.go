@@ -24,7 +24,6 @@ func TestObjects_AreAllThatAnAgentMayHave(t *testing.T) {
 	want := []string{
 		"ClusterRole /cattle-fleet-system-fleet-agent-role",
 		"ClusterRoleBinding /cattle-fleet-system-fleet-agent-role-binding",
-		"PriorityClass /fleet-agent-priority-class",
 		"Secret cattle-fleet-system/fleet-agent",
 		"Secret cattle-fleet-system/fleet-agent-bootstrap",
 		"Secret cattle-fleet-system/fleet-agent-recovery-cattle-fleet-system",

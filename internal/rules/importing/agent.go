@@ -66,6 +66,8 @@ type AgentDeployment struct {
 	NewRegistration bool
 	// LeaveNamespace is the namespace that the agent leaves, or empty if it does not move.
 	LeaveNamespace string
+	// LeaveSetIDs are the IDs of the sets that the agent in LeaveNamespace may belong to.
+	LeaveSetIDs []string
 	// Accounts are the UIDs of the live accounts of the Cluster's granted registrations. An agent whose stored
 	// identity belongs to one of them gets no bootstrap token, unless it has to register again.
 	Accounts []types.UID

@@ -209,6 +209,8 @@ type AgentRemoval struct {
 	StatusOnly bool
 	TLSMode    string
 	Namespace  string
+	// SetIDs are the IDs of the sets that the agent may belong to.
+	SetIDs []string
 }
 
 func disable(in Input) Outcome {
@@ -220,6 +222,7 @@ func disable(in Input) Outcome {
 	if remove.Namespace == "" {
 		remove.Namespace = in.Namespaces.System
 	}
+	remove.SetIDs = setIDs(remove.Namespace, in.Namespaces)
 	refused, _ := KubeconfigRefused(in.Cluster, in.Kubeconfig, in.Config)
 	remove.StatusOnly = in.Kubeconfig == nil || refused != ""
 	done := statusOf(in.Cluster)

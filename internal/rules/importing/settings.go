@@ -80,6 +80,7 @@ func deployment(in Input, want Status) *AgentDeployment {
 	deploy.DroppedPullSecrets = droppedPullSecrets(in)
 	if deploy.LeaveNamespace != "" {
 		deploy.DroppedPullSecrets, deploy.LeftPullSecrets = nil, notedPullSecrets(cluster)
+		deploy.LeaveSetIDs = setIDs(deploy.LeaveNamespace, in.Namespaces)
 	}
 	known := statusOf(cluster)
 	deploy.Scheduling = known.AgentSchedulingCustomizationHash != want.AgentSchedulingCustomizationHash
@@ -135,6 +136,15 @@ func left(in Input) string {
 		return in.Namespaces.System // deployed there, and not reported yet
 	}
 	return status.Agent.Namespace
+}
+
+// setIDs returns the IDs of the sets that an agent in a namespace may belong to. A set is named after spec.agentNamespace, which
+// can be empty for an agent in the hub's system namespace.
+func setIDs(namespace string, namespaces clusters.Namespaces) []string {
+	if namespace != namespaces.System {
+		return []string{names.AgentSetID(namespace)}
+	}
+	return []string{names.AgentSetID(namespace), names.AgentSetID("")}
 }
 
 // AgentSettings returns the values of a Cluster's agent that do not depend on how it is deployed. The import and the

@@ -32,7 +32,7 @@ type ref struct {
 // refs returns all objects that an agent may have. Its Deployment comes first, so that the agent ends before its objects go.
 func refs(namespace string) []ref {
 	var workloads, others []ref
-	for _, object := range agentchart.Objects(namespace) {
+	for _, object := range append(agentchart.Objects(namespace), agentchart.SharedClass()) {
 		one := refOf(object)
 		if one.kind == "Deployment" || one.kind == "StatefulSet" {
 			workloads = append(workloads, one)

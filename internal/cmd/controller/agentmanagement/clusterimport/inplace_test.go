@@ -2,6 +2,7 @@ package clusterimport
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -14,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/fleet-hub/fleet/internal/agentchart"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
 	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/kube/foreign"
@@ -532,6 +534,78 @@ func TestSchedulingObjects_FollowTheSettings(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The PriorityClass is the only object that agents of several hubs share on a cluster.
+func TestAgentThatGoes_LeavesThePriorityClassOfOtherAgents(t *testing.T) {
+	moves := func(from, to string) func(*testing.T, *schedulingv1.PriorityClass) *hubtest.Hub {
+		return func(t *testing.T, class *schedulingv1.PriorityClass) *hubtest.Hub {
+			hub, behind := imported(t, func(c *fleet.Cluster) {
+				c.Generation, c.Spec.AgentNamespace, c.Status.Agent.Namespace = 2, to, from
+			})
+			behind.there = []hubtest.Object{class}
+			work(t, hub)
+			expectImported(t, hub, "")
+			return hub
+		}
+	}
+	tests := map[string]struct {
+		set     string
+		goes    func(*testing.T, *schedulingv1.PriorityClass) *hubtest.Hub
+		removed bool
+	}{
+		"moves, its own class":                                        {"", moves("cattle-fleet-system", "agents"), true},
+		"moves, its own class of a named namespace":                   {"agents", moves("agents", "cattle-fleet-system"), true},
+		"moves, class of an agent in a named namespace":               {"others", moves("cattle-fleet-system", "agents"), false},
+		"moves between others, class of the agent in the default one": {"", moves("agents", "agents-2"), false},
+		"is disabled on the hub, its own class":                       {"", disabledOnTheHub, true},
+		"is disabled on the hub, class of another agent":              {"others", disabledOnTheHub, false},
+		"is left over, class of another agent":                        {"others", leftOver, false},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			class := agentchart.SharedClass()
+			class.Labels = map[string]string{fleet.LabelSetHash: names.SetHash(names.AgentSetID(test.set), names.Owner{})}
+			requests := test.goes(t, class).Requests()
+			if !slices.ContainsFunc(requests, func(line string) bool {
+				return strings.HasPrefix(line, "downstream remove Deployment ")
+			}) {
+				t.Errorf("no agent was removed: %q", requests)
+			}
+			if removed := slices.Contains(requests, removedClass); removed != test.removed {
+				t.Errorf("the class was removed: %v", removed)
+			}
+		})
+	}
+}
+
+func disabledOnTheHub(t *testing.T, class *schedulingv1.PriorityClass) *hubtest.Hub {
+	t.Helper()
+	local := cluster(func(c *fleet.Cluster) {
+		c.Namespace, c.Name = "fleet-local", "local"
+		c.Status.AgentDeployedGeneration = new(int64)
+	})
+	secret := kubeconfig()
+	secret.Namespace = "fleet-local"
+	hub, behind := start(t, local, secret)
+	behind.uid, behind.there = "u-hub", []hubtest.Object{class}
+	change(hub, func(c *config.Config) {
+		c.Bootstrap = config.Bootstrap{Namespace: "fleet-local", LocalAgentDisabled: true}
+	})
+	if err := hub.Handle("Cluster", "fleet-local/local"); err != nil {
+		t.Fatal(err)
+	}
+	hub.AwaitWoken()
+	return hub
+}
+
+func leftOver(t *testing.T, class *schedulingv1.PriorityClass) *hubtest.Hub {
+	t.Helper()
+	hub, behind := ready(t, cluster())
+	hub.App.Namespaces.System = "hub-system"
+	behind.there = []hubtest.Object{class, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "cattle-fleet-system"}}}
+	work(t, hub)
+	return hub
 }
 
 func noScheduling(c *fleet.Cluster) { c.Generation, c.Spec.AgentSchedulingCustomization = 2, nil }

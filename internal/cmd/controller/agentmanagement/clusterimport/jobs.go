@@ -169,7 +169,7 @@ func (h *handler) run(ctx context.Context, cluster *fleet.Cluster, out importing
 		return cluster, err
 	}
 	defer downstream.Close()
-	return cluster, install.Remove(ctx, downstream, out.Remove.Namespace, own)
+	return cluster, install.Remove(ctx, downstream, out.Remove, own)
 }
 
 // deploy applies the agent downstream.

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/fleet-hub/fleet/internal/agentchart"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	supervisionrule "github.com/fleet-hub/fleet/internal/rules/supervision"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -106,7 +107,7 @@ func (d *Agent) dropScheduling(ctx context.Context) error {
 	}
 	if Find[*policyv1.PodDisruptionBudget](d.Rendered) == nil {
 		limits := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: d.Values.Namespace, Name: agentchart.DisruptionBudget}}
-		if err := d.removeMarked(ctx, d.SetID, limits); err != nil {
+		if err := removeMarked(ctx, d.Downstream, d.SetID, limits); err != nil {
 			return err
 		}
 	}
@@ -119,7 +120,7 @@ func (d *Agent) dropScheduling(ctx context.Context) error {
 	} else if found && agent.Spec.Template.Spec.PriorityClassName == agentchart.PriorityClass {
 		return ErrClassInUse
 	}
-	return d.removeMarked(ctx, d.SetID, &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: agentchart.PriorityClass}})
+	return removeMarked(ctx, d.Downstream, d.SetID, agentchart.SharedClass())
 }
 
 type metaObject interface {
@@ -128,12 +129,12 @@ type metaObject interface {
 }
 
 // removeMarked removes an object if it has the marks of a set. It keeps an object of another agent.
-func (d *Agent) removeMarked(ctx context.Context, setID string, object metaObject) error {
-	found, err := d.Downstream.Find(ctx, object)
+func removeMarked(ctx context.Context, downstream hub.Downstream, setID string, object metaObject) error {
+	found, err := downstream.Find(ctx, object)
 	if err != nil || !found || object.GetLabels()[fleet.LabelSetHash] != names.SetHash(setID, names.Owner{}) {
 		return err
 	}
-	return d.Downstream.Remove(ctx, object)
+	return downstream.Remove(ctx, object)
 }
 
 // removeLeftovers removes an agent that was in the default system namespace before the hub used another one, and its
@@ -143,8 +144,8 @@ func (d *Agent) removeLeftovers(ctx context.Context) error {
 	if !d.Leftovers {
 		return nil
 	}
-	hub := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: names.SystemNamespace, Name: names.ControllerConfig}}
-	if found, err := d.Downstream.Find(ctx, hub); err != nil || found {
+	controller := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: names.SystemNamespace, Name: names.ControllerConfig}}
+	if found, err := d.Downstream.Find(ctx, controller); err != nil || found {
 		return err
 	}
 	if another, err := d.ofAnotherHub(ctx, names.SystemNamespace); err != nil || another {
@@ -208,7 +209,7 @@ func (d *Agent) applyPullSecrets(ctx context.Context) error {
 func (d *Agent) removePullSecrets(ctx context.Context, namespace, setID string, secrets []string) error {
 	for _, name := range secrets {
 		copied := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
-		if err := d.removeMarked(ctx, setID, copied); err != nil {
+		if err := removeMarked(ctx, d.Downstream, setID, copied); err != nil {
 			return err
 		}
 	}

@@ -159,10 +159,12 @@ func (d *Agent) Leave(ctx context.Context) error {
 	if err := d.Downstream.Remove(ctx, agentchart.Objects(d.LeaveNamespace)...); err != nil {
 		return err
 	}
-	// The set is named after spec.agentNamespace, which is empty for an agent in the hub's system namespace.
-	return errors.Join(
-		d.removePullSecrets(ctx, d.LeaveNamespace, names.AgentSetID(d.LeaveNamespace), d.LeftPullSecrets),
-		d.removePullSecrets(ctx, d.LeaveNamespace, names.AgentSetID(""), d.LeftPullSecrets))
+	var errs []error
+	for _, setID := range d.LeaveSetIDs {
+		errs = append(errs, removeMarked(ctx, d.Downstream, setID, agentchart.SharedClass()),
+			d.removePullSecrets(ctx, d.LeaveNamespace, setID, d.LeftPullSecrets))
+	}
+	return errors.Join(errs...)
 }
 
 // ofAnotherHub reports whether the agent in a namespace belongs to another hub.
@@ -182,9 +184,8 @@ func secretsOf(namespace string) []runtime.Object {
 	}
 }
 
-// Remove removes the agent in a namespace if the cluster is the hub's own. A setting of the hub must not remove
-// anything elsewhere.
-func Remove(ctx context.Context, downstream hub.Downstream, namespace string, own types.UID) error {
+// Remove removes an agent if the cluster is the hub's own. A setting of the hub must not remove anything elsewhere.
+func Remove(ctx context.Context, downstream hub.Downstream, agent *importing.AgentRemoval, own types.UID) error {
 	uid, err := clusteruids.Read(ctx, downstream)
 	switch {
 	case err != nil:
@@ -192,5 +193,12 @@ func Remove(ctx context.Context, downstream hub.Downstream, namespace string, ow
 	case uid == "" || uid != own:
 		return ErrOtherCluster
 	}
-	return downstream.Remove(ctx, agentchart.Objects(namespace)...)
+	if err := downstream.Remove(ctx, agentchart.Objects(agent.Namespace)...); err != nil {
+		return err
+	}
+	var errs []error
+	for _, setID := range agent.SetIDs {
+		errs = append(errs, removeMarked(ctx, downstream, setID, agentchart.SharedClass()))
+	}
+	return errors.Join(errs...)
 }
