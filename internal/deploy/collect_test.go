@@ -218,17 +218,17 @@ func (l *lab) uidOf(name string) types.UID {
 }
 
 // A Cluster was deleted and its cluster registers again. Releases that the new Cluster's Bundles need stay
-// unchanged. The others are uninstalled after the interval.
+// unchanged, also if a rollout has only staged them. The others are uninstalled after the interval.
 func TestClusterRegistersAgain_WorkloadsStay(t *testing.T) {
 	t.Parallel()
 	before := newLab(t, "rejoin")
 	before.start()
-	for _, name := range []string{"goes-on", "goes"} {
+	for _, name := range []string{"goes-on", "waits", "goes"} {
 		before.apply(bundle{Name: name, Files: deploytest.HelloFiles("hi"), Options: deploytest.InNamespace(before.Name)})
 		before.expectStatus(name, ready)
 	}
 	before.halt()
-	uid := before.uidOf("goes-on")
+	uid, waiting := before.uidOf("goes-on"), before.uidOf("waits")
 
 	var passed atomic.Int64
 	after := newLab(t, "rejoin-after")
@@ -266,6 +266,9 @@ func TestClusterRegistersAgain_WorkloadsStay(t *testing.T) {
 	later(time.Hour, false)
 	// The agent's own BundleDeployment comes first and does not decide about others.
 	asks(bundle{Name: "fleet-agent-east", Change: func(bd *fleet.BundleDeployment) { bd.Spec.Paused = true }})
+	asks(bundle{Name: "waits", Files: deploytest.HelloFiles("hello"), Options: deploytest.InNamespace(before.Name), Change: func(bd *fleet.BundleDeployment) {
+		bd.Spec.StagedDeploymentID, bd.Spec.DeploymentID = bd.Spec.DeploymentID, ""
+	}})
 	later(time.Hour, false)
 	later(defaultCollection-time.Second, false)
 	asks(bundle{Name: "goes-on", Files: deploytest.HelloFiles("hi"), Options: deploytest.InNamespace(before.Name)})
@@ -273,12 +276,13 @@ func TestClusterRegistersAgain_WorkloadsStay(t *testing.T) {
 		t.Fatal(err)
 	}
 	later(time.Second, true)
+	later(time.Hour, false)
 	before.expectNoRelease(before.Name, "goes")
 	if before.configMapIsThere(before.Name, "goes") {
 		t.Error("the unwanted object still exists")
 	}
-	if got := before.uidOf("goes-on"); got != uid {
-		t.Error("the wanted object was recreated")
+	if before.uidOf("goes-on") != uid || before.uidOf("waits") != waiting {
+		t.Error("a wanted object was recreated")
 	}
 }
 

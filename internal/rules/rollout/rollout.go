@@ -27,7 +27,7 @@ const (
 	WaitPaused Wait = "paused"
 	// WaitUnreachable means that the agent does not report. It gets the state when it reports again.
 	WaitUnreachable Wait = "unreachable"
-	// WaitMaxNew means that one round has created as many BundleDeployments as it may.
+	// WaitMaxNew means that one round has written as many first deployments as it may.
 	WaitMaxNew Wait = "maxNew"
 	// WaitLimit means that as many targets are unavailable as allowed, in total or in one of the target's partitions.
 	WaitLimit Wait = "maxUnavailable"
@@ -86,10 +86,14 @@ func (s Step) isUnreachable() bool {
 	return s.Unreachable || s.Absent && (s.Deployment == nil || s.Deployment.Status.AppliedDeploymentID == "")
 }
 
-// isUnavailable reports whether the existing deployment is unavailable or is about to become so.
+// isUnavailable reports whether the existing deployment is unavailable or is about to become so. One that was only staged
+// cannot become so.
 func (s Step) isUnavailable() bool {
-	return s.Uncertain || s.Deployment != nil && (s.isGoing() || !IsAvailable(s.Deployment))
+	return s.Uncertain || s.isGoing() || !s.isFirst() && !IsAvailable(s.Deployment)
 }
+
+// isFirst reports whether the target was never given a deployment.
+func (s Step) isFirst() bool { return s.Deployment == nil || s.Deployment.Spec.DeploymentID == "" }
 
 // isGoing reports whether the existing deployment is being deleted. It is created again afterwards.
 func (s Step) isGoing() bool { return s.Deployment != nil && s.Deployment.DeletionTimestamp != nil }
@@ -119,9 +123,9 @@ type Decision struct {
 	// Disruptive marks the steps that are available and become unavailable when they are written. They are written first:
 	// they are available now, and writing others before them would use up maxUnavailable.
 	Disruptive []bool
-	// NewlyCreated is how many BundleDeployments are created.
+	// NewlyCreated is how many BundleDeployments are created or get their first deployment.
 	NewlyCreated int
-	// Again requests another round after this one is written, because this one has created as many as it may.
+	// Again requests another round after this one is written, because this one has NewlyCreated as many as it may.
 	Again bool
 }
 
@@ -158,6 +162,7 @@ func Decide(layout Layout, steps []Step) Decision {
 			late++
 		}
 		if late > layout.MaxUnavailablePartitions {
+			r.stageEarly()
 			break
 		}
 	}
@@ -202,18 +207,34 @@ func (r *rollout) stage(i int) {
 	switch {
 	case step.Blocked || step.isGoing() || r.out.Actions[i] != NoChange:
 		return // the last condition: an earlier partition has handled the step
-	case step.Deployment != nil:
-	case r.out.NewlyCreated >= r.layout.MaxNew:
+	case !step.isFirst() || step.Paused && step.Deployment != nil:
+	case !r.mayCreate():
 		r.out.Waits[i] = WaitMaxNew
-		r.out.Again = r.layout.MaxNew > 0
 		return
-	default:
-		r.out.NewlyCreated++
-		if !step.isUnreachable() {
-			r.count(step)
-		}
+	case !step.Paused && !step.Uncertain && !step.isUnreachable(): // otherwise it does not count, or counts already
+		r.count(step)
 	}
 	r.out.Actions[i] = Stage
+}
+
+// mayCreate reports whether the round may write another first deployment, and counts it.
+func (r *rollout) mayCreate() bool {
+	if r.out.NewlyCreated >= r.layout.MaxNew {
+		r.out.Again = r.layout.MaxNew > 0
+		return false
+	}
+	r.out.NewlyCreated++
+	return true
+}
+
+// stageEarly stages first deployments in the partitions that the rollout does not get to. An agent that returns to a hub
+// that has lost its BundleDeployment would otherwise uninstall the release.
+func (r *rollout) stageEarly() {
+	for i, step := range r.steps {
+		if step.Deployment == nil && r.out.Waits[i] == WaitPartition && r.out.Actions[i] == NoChange && r.mayCreate() {
+			r.out.Actions[i] = Stage
+		}
+	}
 }
 
 // promote gives the staged state to the agent, if the limits allow it.
@@ -231,7 +252,7 @@ func (r *rollout) promote(i int) {
 		}
 		r.out.Waits[i] = wait
 		return
-	case step.Deployment == nil: // it does not exist, so it cannot become unavailable
+	case step.isFirst(): // nothing is deployed, so it cannot become unavailable
 	case step.Deployment.Spec.DeploymentID == step.DeploymentID: // the agent has it already
 	case step.Unreachable:
 		wait = WaitUnreachable

@@ -40,6 +40,7 @@ func step(bd *fleet.BundleDeployment, modifiers ...func(*Step)) Step {
 // old returns a ready deployment with the previous state.
 func old() *fleet.BundleDeployment { return deployed("1", "1", "1") }
 
+func unreadied(s *Step)           { s.Deployment = unready(s.Deployment) }
 func pausedStep(s *Step)          { s.Paused = true }
 func unreachable(s *Step)         { s.Unreachable = true }
 func absent(s *Step)              { s.Absent = true }
@@ -165,6 +166,32 @@ func TestDecide(t *testing.T) {
 		},
 		"first deployments: count at once": {
 			layout(1, 2), []Step{step(nil), step(old())}, []string{"promote", "stage: maxUnavailable"}, Decision{NewlyCreated: 1},
+		},
+		"partition not reached: its first deployments are staged, and use up no limit": {
+			layout(4, 0, 4), []Step{step(unready(old())), step(nil, within(1)), step(nil, blocked, within(1)), step(nil, nowhere)},
+			[]string{"promote", "stage: earlier partition", "leave: blocked", "leave: no partition"}, Decision{NewlyCreated: 1},
+		},
+		"partition not reached: maxNew limits what is staged in one round": {
+			maxNew(1, layout(4, 0, 4)), []Step{step(unready(old())), step(nil, within(1)), step(nil, within(1))},
+			[]string{"promote", "stage: earlier partition", "leave: earlier partition"}, Decision{NewlyCreated: 1, Again: true},
+		},
+		"only staged, partition not reached: unchanged, and does not count": {
+			layout(1, 1, 1), []Step{step(old()), step(old()), step(deployed("1", "", ""), unreadied, within(1))},
+			[]string{"promote first", "stage: maxUnavailable", "leave: earlier partition"}, Decision{},
+		},
+		"only staged, partition reached: promoted and counted like a new one": {
+			maxNew(2, layout(1, 3)), []Step{step(deployed("1", "", ""), unreadied), step(deployed("2", "", ""), unreadied, unreachable), step(nil), step(old())},
+			[]string{"promote", "promote", "leave: maxNew", "stage: maxUnavailable"}, Decision{NewlyCreated: 2, Again: true},
+		},
+		"only staged and paused: neither counts nor uses up maxNew": {
+			maxNew(1, layout(1, 3)), []Step{step(deployed("1", "", ""), unreadied, pausedStep), step(nil, unreachable), step(old())},
+			[]string{"stage: paused", "promote", "promote first"}, Decision{NewlyCreated: 1},
+		},
+		"only staged, promotion uncertain: counts once": {
+			layout(2, 3), []Step{step(deployed("2", "", ""), unreadied, uncertain), step(old())}, []string{"promote", "promote first"}, Decision{NewlyCreated: 1},
+		},
+		"only staged, maxNew 0: not promoted": {
+			maxNew(0, layout(1, 3)), []Step{step(deployed("2", "", ""), unreadied)}, []string{"leave: maxNew"}, Decision{},
 		},
 		"maxNew reached: no more first deployments in this round": {
 			maxNew(1, layout(3, 3)), []Step{step(nil), step(nil), step(unready(old()))}, []string{"promote", "leave: maxNew", "promote"}, Decision{NewlyCreated: 1, Again: true},

@@ -90,7 +90,7 @@ func (s *simulation) pass(t *testing.T, random *rand.Rand) (wrote bool) {
 	created := 0
 	for _, i := range order {
 		name := s.clusters[i].Name
-		if s.deployments[name] == nil && decision.Actions[i] != NoChange {
+		if bd := s.deployments[name]; bd == nil && decision.Actions[i] != NoChange || bd != nil && bd.Spec.DeploymentID == "" && decision.Actions[i] == Promote {
 			created++
 		}
 		if decision.Disruptive[i] {
@@ -117,7 +117,7 @@ func (s *simulation) judge(t *testing.T, layout Layout, promoted int) {
 	all, within := 0, make([]int, len(layout.Partitions))
 	for i, c := range s.clusters {
 		bd := s.deployments[c.Name]
-		if bd == nil || s.unreachable[c.Name] || bd.Status.Ready && bd.Status.AppliedDeploymentID == bd.Spec.DeploymentID {
+		if bd == nil || bd.Spec.DeploymentID == "" || s.unreachable[c.Name] || bd.Status.Ready && bd.Status.AppliedDeploymentID == bd.Spec.DeploymentID {
 			continue
 		}
 		all++

@@ -171,7 +171,7 @@ func heldBack(spec fleet.BundleSpec, found figures) string {
 	switch {
 	case spec.Paused && summary.WaitApplied+summary.OutOfSync > 0:
 		return "spec.paused is true: the newest state is not deployed until it is false"
-	case strategy.MaxNew != nil && *strategy.MaxNew <= 0 && summary.Pending > 0:
+	case strategy.MaxNew != nil && *strategy.MaxNew <= 0 && (summary.Pending > 0 || slices.Contains(found.waits, rollout.WaitMaxNew)):
 		return fmt.Sprintf("spec.rolloutStrategy.maxNew is %d: no cluster gets its first deployment until it is higher", *strategy.MaxNew)
 	case isNone(strategy.MaxUnavailable) && summary.WaitApplied+summary.OutOfSync > 0:
 		return fmt.Sprintf("spec.rolloutStrategy.maxUnavailable is %s: available clusters do not get the newest state until it is higher", strategy.MaxUnavailable.String())

@@ -314,3 +314,13 @@ func TestDeploymentMatters(t *testing.T) {
 		})
 	}
 }
+
+// The BundleDeployment of a cluster may be staged before maxNew is set to 0.
+func TestHeldBack_NamesMaxNewIfADeploymentWasOnlyStaged(t *testing.T) {
+	spec := fleet.BundleSpec{RolloutStrategy: &fleet.RolloutStrategy{MaxNew: ptr.To(0)}}
+	want := "spec.rolloutStrategy.maxNew is 0: no cluster gets its first deployment until it is higher"
+	found := figures{summary: fleet.BundleSummary{WaitApplied: 1}, waits: []rollout.Wait{rollout.WaitMaxNew}}
+	if got := heldBack(spec, found); got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
