@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -57,7 +58,7 @@ func (d *deployer) deploy(ctx context.Context, bd *fleet.BundleDeployment, r *re
 	r.untrack()
 	marks := d.setOf(bd.Name)
 	made, err := d.releaser.Install(ctx, release.Installation{
-		DeploymentID: bd.Spec.DeploymentID, Again: r.again, Named: status.Release, Release: key, Options: &bd.Spec.Options, Force: replaces(bd), Values: values,
+		DeploymentID: bd.Spec.DeploymentID, Again: r.again, Release: key, Options: &bd.Spec.Options, Force: replaces(bd), Values: values,
 		Chart: bundle.Chart, Finish: &source.PostRenderer{
 			Package: bundle, Set: marks, TargetNamespace: bd.Spec.Options.TargetNamespace, DeleteCRDs: bd.Spec.Options.DeleteCRDResources,
 			Namespaced: identity.Namespaced, Installed: installed, Limit: func(build func() error) error {
@@ -65,8 +66,9 @@ func (d *deployer) deploy(ctx context.Context, bd *fleet.BundleDeployment, r *re
 			},
 		},
 		Identity: identity, Set: marks, Stale: d.inventory.Except(bd.Name, key), Superseded: d.superseded(bd),
-		Changes: d.changesOf(bd.Name, marks.Hash),
-		MayTake: func(exists bool, m map[string]string) error { return d.take(ctx, bd.Name, identity, key, exists, m) },
+		Changes:  d.changesOf(bd.Name, marks.Hash),
+		Reported: func(revision string, made time.Time) bool { return outcome.Reported(status, revision, made) },
+		MayTake:  func(exists bool, m map[string]string) error { return d.take(ctx, bd.Name, identity, key, exists, m) },
 	})
 	if err != nil {
 		return confidential.Wrap(outcome.Classify(err))

@@ -35,6 +35,16 @@ func Deployed(status *fleet.BundleDeploymentStatus, now time.Time, deploymentID,
 	SetCondition(status, now, conditions.Deployed, "")
 }
 
+// Reported reports whether a status names a revision that was made at that time, and reports it as deployed since then.
+func Reported(status *fleet.BundleDeploymentStatus, revision string, made time.Time) bool {
+	deployed := conditions.Get(status.Conditions, conditions.Deployed)
+	if status.Release != revision || deployed == nil || deployed.Status != corev1.ConditionTrue {
+		return false
+	}
+	since, err := time.Parse(time.RFC3339, deployed.LastUpdateTime)
+	return err == nil && !since.Before(made.Truncate(time.Second))
+}
+
 // FailedDeployment records a permanent failure. The state counts as applied, so that nothing waits for it.
 // Installed has the specific reason; Ready keeps the general reason Error, which clients expect.
 func FailedDeployment(status *fleet.BundleDeploymentStatus, now time.Time, deploymentID, reason, text string) {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"helm.sh/helm/v3/pkg/chart"
 	"helm.sh/helm/v3/pkg/release"
@@ -32,8 +33,9 @@ type installed struct {
 	*deploytest.World
 	*Releaser
 	t *testing.T
-	// named is the revision that the status names.
-	named string
+	// named is the revision that the status names. The status was written at the time reported.
+	named    string
+	reported time.Time
 }
 
 func newInstalled(t *testing.T) installed {
@@ -68,8 +70,9 @@ func (i installed) install(value string, names ...string) (*manifest.Revision, e
 		made.Templates = append(made.Templates, &chart.File{Name: "templates/" + name + ".yaml", Data: []byte(text)})
 	}
 	return i.Install(i.t.Context(), Installation{
-		Release: i.key(), Named: i.named, DeploymentID: value, Identity: i.Agent, Options: &fleet.BundleDeploymentOptions{CreateNamespace: &none}, Finish: plain{},
-		Chart: made, MayTake: func(bool, map[string]string) error { return nil },
+		Release: i.key(), DeploymentID: value, Identity: i.Agent, Options: &fleet.BundleDeploymentOptions{CreateNamespace: &none}, Finish: plain{},
+		Reported: func(revision string, made time.Time) bool { return revision == i.named && !i.reported.Before(made) },
+		Chart:    made, MayTake: func(bool, map[string]string) error { return nil },
 	})
 }
 
@@ -110,12 +113,14 @@ func TestInstallationNotStored_IsRepeatedUntilItIsStored(t *testing.T) {
 func TestPendingInstallation_IsRepeatedUnlessItWasReported(t *testing.T) {
 	for name, test := range map[string]struct {
 		named, lost string
+		earlier     time.Duration // the status was written before the installation
 		repeated    bool
 	}{
 		"reported, its objects exist: counts as deployed": {named: "web/hello:1"},
 		"reported, an object is missing: repeated":        {named: "web/hello:1", lost: "a", repeated: true},
 		"not reported: repeated":                          {repeated: true},
 		"another revision was reported: repeated":         {named: "web/hello:2", repeated: true},
+		"reported, but made again since: repeated":        {named: "web/hello:1", earlier: time.Minute, repeated: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			i := newInstalled(t)
@@ -131,7 +136,7 @@ func TestPendingInstallation_IsRepeatedUnlessItWasReported(t *testing.T) {
 				t.Fatal(err)
 			}
 			i.remove("seed", test.lost)
-			i.named = test.named
+			i.named, i.reported = test.named, h.Last().Info.LastDeployed.Time.Add(-test.earlier)
 			if made, err := i.install("one", "a", "seed:pre-install"); err != nil || made.Number != 1 {
 				t.Errorf("made %v, error %v", made, err)
 			}
@@ -142,6 +147,40 @@ func TestPendingInstallation_IsRepeatedUnlessItWasReported(t *testing.T) {
 			i.expect(1, release.StatusDeployed)
 		})
 	}
+}
+
+// A restored cluster may have the history of an upgrade that had begun, and the objects of before.
+func TestPendingUpgrade_IsRepeatedAlthoughItWasReported(t *testing.T) {
+	i := newInstalled(t)
+	for _, value := range []string{"one", "two"} {
+		if _, err := i.install(value, "a"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h, err := i.History(t.Context(), i.key())
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.Last().Info.Status = release.StatusPendingUpgrade
+	if err := h.Update(SecretName("hello", 2), h.Last()); err != nil {
+		t.Fatal(err)
+	}
+	var object corev1.ConfigMap
+	i.Get(t, "configmaps/a", &object)
+	object.Data["v"] = "one"
+	text, err := json.Marshal(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	i.Put("configmaps/a", text)
+	i.named, i.reported = "web/hello:2", h.Last().Info.LastDeployed.Time
+	if _, err := i.install("two", "a"); err != nil {
+		t.Fatal(err)
+	}
+	if i.Get(t, "configmaps/a", &object); object.Data["v"] != "two" {
+		t.Errorf("the object has value %q", object.Data["v"])
+	}
+	i.expect(2, release.StatusDeployed)
 }
 
 func TestFailedUpgradeNotStored_IsStoredAgain(t *testing.T) {

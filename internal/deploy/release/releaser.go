@@ -69,8 +69,8 @@ type Installation struct {
 	// is used or continued, unless Again is set.
 	DeploymentID string
 	Again        bool
-	// Named is the revision that the status names, "" for none.
-	Named string
+	// Reported reports whether the status names a revision that was made at that time, and was written afterwards.
+	Reported func(revision string, made time.Time) bool
 	// Force replaces objects instead of patching them.
 	Force  bool
 	Values map[string]any
@@ -219,7 +219,7 @@ func deploymentIDOf(r *release.Release) string { return AnnotationsOf(r)[annotat
 // stopped before it reported the result. It returns nil if that has to be made, also because another release has taken
 // its objects. Its objects still have to be checked.
 func (r *Releaser) alreadyMade(in Installation, h *History, client *objects.Client) (*manifest.Revision, error) {
-	if err := h.keepReported(in.Named, client); err != nil {
+	if err := h.keepReported(in, client); err != nil {
 		return nil, err
 	}
 	last := h.Last()

@@ -87,11 +87,11 @@ func (h *History) makeDeployed(current *release.Release) error {
 	return h.storeAgain()
 }
 
-// keepReported marks the last revision as the deployed one if it is pending although the status names it, and all its objects
-// exist. Earlier agents reported a revision also if they could not store its result. Its hooks must not run again.
-func (h *History) keepReported(named string, client *objects.Client) error {
+// keepReported marks the last revision as the deployed one if it is a pending installation that was reported, and all its objects
+// exist. Earlier agents reported an installation also if they could not store its result. Its hooks must not run again.
+func (h *History) keepReported(in Installation, client *objects.Client) error {
 	last := h.Last()
-	if last == nil || h.isForeign(last) || !last.Info.Status.IsPending() || h.Key.At(last.Version) != named {
+	if last == nil || h.isForeign(last) || last.Info.Status != release.StatusPendingInstall || !in.Reported(h.Key.At(last.Version), last.Info.LastDeployed.Time) {
 		return nil
 	}
 	if found, err := client.Look(last); err != nil || !found.All {
