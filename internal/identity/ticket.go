@@ -30,6 +30,8 @@ type Ticket struct {
 	Cluster   string `json:"cluster"`
 	// Labels are the labels of the Cluster.
 	Labels map[string]string `json:"labels,omitempty"`
+	// Paused is spec.paused of the Cluster.
+	Paused bool `json:"paused,omitempty"`
 	// ClientID is the client ID of the Cluster.
 	ClientID string `json:"clientID"`
 	// Key is the thumbprint of the agent's key.

@@ -110,6 +110,6 @@ func readmitted(in Input) *fleet.Cluster {
 			Namespace: ticket.Workspace, Name: ticket.Cluster, Labels: labels, Finalizers: []string{fleet.FinalizerCluster},
 			Annotations: map[string]string{annotation.AgentKey: key},
 		},
-		Spec: fleet.ClusterSpec{ClientID: ticket.ClientID},
+		Spec: fleet.ClusterSpec{ClientID: ticket.ClientID, Paused: ticket.Paused},
 	}
 }

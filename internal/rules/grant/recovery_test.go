@@ -186,13 +186,13 @@ func TestProofForTheHub_CountsOnlyThere(t *testing.T) {
 
 func TestReadmission_CreatesTheClusterOfTheTicket(t *testing.T) {
 	hub, mine, other := agentKey(t), agentKey(t), agentKey(t)
-	in := grantInput(knownTo(hub), recovering(t, hub, mine))
+	in := grantInput(knownTo(hub), recovering(t, hub, mine, func(k *identity.Ticket) { k.Paused = true }))
 	out := rulestest.Pure(t, grant.Decide, in)
 	if out.Stage != grant.AwaitingCluster {
 		t.Fatalf("stage %s", out.Stage)
 	}
 	made := out.CreateCluster
-	if made.Name != "east" || made.Namespace != in.Request.Namespace || made.Spec.ClientID != in.Request.Spec.ClientID ||
+	if made.Name != "east" || made.Namespace != in.Request.Namespace || made.Spec.ClientID != in.Request.Spec.ClientID || !made.Spec.Paused ||
 		made.Annotations[annotation.AgentKey] != mine.Public() || made.Labels["env"] != "dev" || made.Labels[fleet.LabelTokenUID] != "u1" {
 		t.Errorf("Cluster %+v", made.ObjectMeta)
 	}

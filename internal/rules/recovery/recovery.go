@@ -62,7 +62,7 @@ func IsDue(held protocol.Recovery, hub, token string, wanted identity.Ticket, no
 	}
 	labelled := maps.Equal(ticket.Labels, wanted.Labels) || len(ticket.Labels) == 0 && !fits(wanted)
 	return ticket.Workspace != wanted.Workspace || ticket.Cluster != wanted.Cluster || ticket.ClientID != wanted.ClientID ||
-		ticket.Key != wanted.Key || !labelled
+		ticket.Key != wanted.Key || ticket.Paused != wanted.Paused || !labelled
 }
 
 // Has reports whether the agent of a Cluster has current recovery data, by the receipt in its heartbeat. Such an agent needs

@@ -72,6 +72,7 @@ func TestHas_ComparesWhatTheAgentHasWithWhatItWouldGet(t *testing.T) {
 		"another recovery token":         {receipt, "hub", "another", same, 0, false},
 		"another workspace key":          {identity.Receipt("hub", "token", []byte("half"), ticket(same)), "hub", "token", same, 0, false},
 		"a label changed":                {receipt, "hub", "token", func(t *identity.Ticket) { t.Labels["env"] = "prod" }, 0, false},
+		"the Cluster was paused":         {receipt, "hub", "token", func(t *identity.Ticket) { t.Paused = true }, 0, false},
 		"another agent's key":            {receipt, "hub", "token", func(t *identity.Ticket) { t.Key = "another" }, 0, false},
 		"another Cluster":                {receipt, "hub", "token", func(t *identity.Ticket) { t.Cluster = "c2" }, 0, false},
 		"nearly 30 days old":             {receipt, "hub", "token", same, 30*24*time.Hour - time.Second, true},

@@ -221,6 +221,13 @@ func TestClusterWithKey_GetsRecoveryData(t *testing.T) {
 		t.Errorf("label %q", got)
 	}
 	hub.Sync()
+	hub.Put(cluster(annotated(annotation.AgentKey, key), func(c *fleet.Cluster) { c.Labels["env"], c.Spec.Paused = "prod", true }))
+	handle(t, hub)
+	hubtest.ExpectRequests(t, hub, "patch Secret "+clusterNamespace+"/fleet-recovery")
+	if !ticket().Paused {
+		t.Error("the ticket does not say that the Cluster is paused")
+	}
+	hub.Sync()
 	hub.Put(cluster(annotated(annotation.BlockedKey, key)))
 	handle(t, hub)
 	hubtest.ExpectRequests(t, hub, "delete Secret "+clusterNamespace+"/fleet-recovery")

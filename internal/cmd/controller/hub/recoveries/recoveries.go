@@ -140,7 +140,7 @@ func (r *Recoveries) Data(ctx context.Context, cluster *fleet.Cluster, key strin
 func TicketOf(cluster *fleet.Cluster, key string) identity.Ticket {
 	return identity.Ticket{
 		Workspace: cluster.Namespace, Cluster: cluster.Name, Labels: maps.Clone(cluster.Labels), ClientID: cluster.Spec.ClientID,
-		Key: identity.Thumbprint(key),
+		Key: identity.Thumbprint(key), Paused: cluster.Spec.Paused,
 	}
 }
 
