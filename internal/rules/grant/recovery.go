@@ -71,7 +71,7 @@ func whyUnproven(in Input) string {
 		return "a request to recover this Cluster's agent repeats an earlier one, and was deleted, which does not affect the agent; if this happens again, find the client that copies ClusterRegistrations of namespace " +
 			in.Request.Namespace + " in the audit log of the hub's API server"
 	}
-	return "a request to recover this Cluster's agent does not prove that it comes from this agent, and was deleted; if an agent of this Cluster has lost its key, register it again"
+	return "a request to recover this Cluster's agent does not prove that it comes from this agent, and was deleted; if an agent of this Cluster has lost its key, or its hub has another key since, run: fleet repair CLUSTER -n " + in.Request.Namespace
 }
 
 // isProven reports whether a recovery request may replace the Cluster's agent. A ticket counts only if no key is pinned,
