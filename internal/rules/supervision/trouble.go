@@ -143,7 +143,9 @@ func podRefused(text, namespace string) (reason, message string, repair Repair) 
 	if match := quotaIncomplete.FindStringSubmatch(text); match != nil {
 		return say("ResourceQuota %s of namespace %s requires resource requests and limits of the agent's pod: set spec.agentResources", match[1], namespace)
 	}
-	if match := podSecurity.FindStringSubmatch(text); match != nil {
+	if match := podSecurity.FindStringSubmatch(text); match != nil && strings.Contains(text, "hostNetwork=true") {
+		return say("namespace %s allows only pods of Pod Security level %s, and the agent's pod uses the network of its node: set spec.hostNetwork of this Cluster to false if the cluster has a CNI without the agent; otherwise run on the cluster: kubectl label namespace %s --overwrite pod-security.kubernetes.io/enforce=privileged", namespace, match[1], namespace)
+	} else if match != nil {
 		return say("namespace %s allows only pods of Pod Security level %s, which the agent's pod does not meet: label the namespace with a lower level, or give the agent a namespace of its own in spec.agentNamespace", namespace, match[1])
 	}
 	if name, denies := admission(text); name != "" && denies {
