@@ -33,10 +33,14 @@ func (h *handler) gatherIdentity(in *gathered) (err error) {
 	known := h.identities[in.Key]
 	address := h.secrets[in.Key].address
 	h.mu.Unlock()
-	if known.asking || known.cluster != in.Cluster.UID || known.address != address {
-		return nil
+	if !known.asking && known.cluster == in.Cluster.UID && known.address == address {
+		in.Identity = known.identity
 	}
-	in.Identity = known.identity
+	if in.Identity.UID == "" && capirule.IsMarked(in.Fleet) { // its import has recorded the UID
+		if in.Identity.UID, err = h.app.Identities.Of(in.Fleet); err != nil {
+			return err
+		}
+	}
 	if in.Identity.UID == "" {
 		return nil
 	}

@@ -101,6 +101,20 @@ func TestAClusterOfAnotherWorkspace_IsNotRegisteredAgain(t *testing.T) {
 	b.expectAsked(1)
 }
 
+// The import of a followed Cluster has recorded which cluster it is. A process that has not asked it knows that too.
+func TestAnImportInAnotherWorkspace_IsReportedAfterARestart(t *testing.T) {
+	b := newBench(t)
+	b.Put(kubeconfigSecret())
+	b.Put(imported("team-b", "theirs", "system-1")...)
+	b.Put(imported(ws, "east", "system-1")[1], capirule.NewCluster(capiCluster()))
+	b.have(capiCluster())
+	b.expect(getSecret, "update Cluster/status team-a/east")
+	if reason := b.reason(); reason != conditions.ReasonImportedTwice {
+		t.Errorf("reason %q", reason)
+	}
+	b.expectAsked(0)
+}
+
 func TestTheHubsOwnCluster_IsNotRegistered(t *testing.T) {
 	b := newBench(t)
 	b.behind = "system-hub"
