@@ -128,7 +128,7 @@ func decideGone(in Input) Outcome {
 	}
 	switch {
 	case last != nil && (last.Paused || last.ForMove):
-		return Outcome{Stage: Keeping, Reason: conditions.ReasonClusterPaused, Message: "the Cluster of Cluster API was deleted while it was paused or moved to another management cluster: delete this Cluster if the cluster is no longer wanted here"}
+		return Outcome{Stage: Keeping, Reason: conditions.ReasonClusterPaused, Message: fmt.Sprintf("the Cluster of Cluster API was deleted while it was paused or moved to another management cluster: to let another hub register the cluster, run here fleet unregister %s -n %s --keep-workloads --keep-agent --cluster-context CONTEXT; or delete this Cluster if the cluster is no longer wanted", in.Key.Name, in.Key.Namespace)}
 	case in.Fleet.Annotations[annotation.CAPIKept] == conditions.ReasonNotSelected:
 		return Outcome{Stage: Keeping, Reason: conditions.ReasonNotSelected, Message: "the Cluster of Cluster API was deleted while the selectors of the fleet chart did not select it: delete this Cluster if the cluster is no longer wanted"}
 	case in.Fleet.Annotations[annotation.CAPIKept] != "":

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/rancher/wrangler/v3/pkg/genericcondition"
 	"github.com/rancher/wrangler/v3/pkg/randomtoken"
@@ -161,17 +162,24 @@ func (h *handler) report(cluster *fleet.Cluster, out capirule.Outcome) error {
 	return err
 }
 
-// recordEvent records an Event about a Cluster of Cluster API without a Cluster of Fleet, once for each cause.
+// eventPeriod is the interval at which an Event is repeated. The API server deletes Events after an hour.
+const eventPeriod = 45 * time.Minute
+
+// recordEvent records an Event about a Cluster of Cluster API without a Cluster of Fleet, once for each cause and period.
 func (h *handler) recordEvent(about *capirule.Cluster, out capirule.Outcome) {
 	if about == nil || out.Reason == "" {
 		return
 	}
-	key := keyOf(about)
-	now := report{about.UID, out.Reason, out.Message}
+	key, now := keyOf(about), h.app.Clock()
 	h.mu.Lock()
-	repeated := h.recorded[key] == now
-	h.recorded[key] = now
+	last := h.recorded[key]
+	left := last.at.Add(eventPeriod).Sub(now)
+	repeated := left > 0 && last == (report{about.UID, out.Reason, out.Message, last.at})
+	if !repeated {
+		h.recorded[key], left = report{about.UID, out.Reason, out.Message, now}, eventPeriod
+	}
 	h.mu.Unlock()
+	h.queue.AddAfter(key, left)
 	if repeated {
 		return
 	}

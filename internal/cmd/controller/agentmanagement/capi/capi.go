@@ -51,7 +51,7 @@ type handler struct {
 	mu sync.Mutex // guards the fields below
 	// secrets are remembered by version.
 	secrets map[types.NamespacedName]knownSecret
-	// recorded contains the last Event of each Cluster, which is not repeated.
+	// recorded contains the last Event of each Cluster, which is repeated after eventPeriod.
 	recorded map[types.NamespacedName]report
 	// identities are remembered until the cluster, or the address in its kubeconfig, is another one.
 	identities map[types.NamespacedName]knownIdentity
@@ -70,6 +70,7 @@ type knownSecret struct {
 type report struct {
 	uid             types.UID
 	reason, message string
+	at              time.Time
 }
 
 // Register watches what concerns Clusters of Cluster API. Their own watch starts when they exist and capi.enabled is true.

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
@@ -203,6 +204,36 @@ func TestRegistration_NeedsFewRequests(t *testing.T) {
 	}
 	b.expect()
 	b.expectTold()
+}
+
+// The API server deletes Events after an hour.
+func TestARefusal_IsReportedAgainBeforeItsEventExpires(t *testing.T) {
+	b := newBench(t)
+	queue := &delays{TypedRateLimitingInterface: b.queue}
+	b.queue = queue
+	b.have(capiCluster())
+	b.expect()
+	b.expectTold(conditions.ReasonKubeconfigMissing)
+	b.Pass(eventPeriod - time.Second)
+	b.expect()
+	b.expectTold()
+	b.Pass(time.Second)
+	b.expect()
+	b.expectTold(conditions.ReasonKubeconfigMissing)
+	if want := []time.Duration{eventPeriod, time.Second, eventPeriod}; !slices.Equal(queue.after, want) {
+		t.Errorf("enqueued after %v, want %v", queue.after, want)
+	}
+}
+
+// delays is a queue that notes after how long keys are enqueued.
+type delays struct {
+	workqueue.TypedRateLimitingInterface[types.NamespacedName]
+
+	after []time.Duration
+}
+
+func (d *delays) AddAfter(_ types.NamespacedName, after time.Duration) {
+	d.after = append(d.after, after)
 }
 
 func TestACacheThatIsBehind_CreatesNoSecondCluster(t *testing.T) {
