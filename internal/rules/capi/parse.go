@@ -23,6 +23,9 @@ const (
 	annotationForMove = "clusterctl.cluster.x-k8s.io/delete-for-move"
 )
 
+// Versions returns the versions that Parse understands, the preferred one first.
+func Versions() []string { return []string{"v1beta2", "v1beta1"} }
+
 // maxLabels is the number of labels that are copied from a Cluster of Cluster API. A registration has the same limit.
 const maxLabels = 64
 

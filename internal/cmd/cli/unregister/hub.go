@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/access"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/await"
@@ -14,6 +15,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/cli/output"
 	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
+	"github.com/fleet-hub/fleet/internal/rules/capi"
 	"github.com/fleet-hub/fleet/internal/rules/clusters"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
@@ -26,6 +28,8 @@ type hubFound struct {
 	config          config.Config
 	// cluster is nil if it does not exist, for example because an earlier run has deleted it.
 	cluster *fleet.Cluster
+	// capiGone means that no Cluster of Cluster API has its name, or that none are served.
+	capiGone bool
 	// workloads are the BundleDeployments without that of the agent, as workspace/Bundle. hidden means that the user may not
 	// list them: tenants have no rights in the namespaces of Clusters.
 	workloads []string
@@ -50,6 +54,9 @@ func gatherHub(ctx context.Context, hub *access.Cluster, name string) (hubFound,
 	if f.cluster, err = access.Find(ctx, hub.Clusters(f.workspace), "Cluster "+f.fullName(), name); err != nil {
 		return f, err
 	}
+	if capi.IsMarked(f.cluster) {
+		f.capiGone = isCAPIGone(ctx, hub, name)
+	}
 	if err := f.readWorkloads(ctx, hub); err != nil {
 		return f, err
 	}
@@ -60,6 +67,17 @@ func gatherHub(ctx context.Context, hub *access.Cluster, name string) (hubFound,
 		return f, access.Explain("reading ClusterRegistrationTokens", err)
 	}
 	return f, f.readKubeconfig(ctx, hub)
+}
+
+// isCAPIGone reports whether no served version of Cluster API has a Cluster with this name. It returns false if that is unknown.
+func isCAPIGone(ctx context.Context, hub *access.Cluster, name string) bool {
+	for _, version := range capi.Versions() {
+		served := schema.GroupVersionResource{Group: capi.Group, Version: version, Resource: "clusters"}
+		if _, err := hub.Metadata.Resource(served).Namespace(hub.Namespace).Get(ctx, name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			return false
+		}
+	}
+	return true
 }
 
 // readWorkloads lists the BundleDeployments of the cluster.

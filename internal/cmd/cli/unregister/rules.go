@@ -49,9 +49,9 @@ func decide(f hubFound, c clusterFound) error {
 }
 
 // createdAgain reports whether the hub follows a Cluster of Cluster API, so that it would create this Cluster again. One that is
-// not selected, paused or moved has annotation CAPIKept.
+// not selected, paused or moved has annotation CAPIKept. One that does not exist is not followed.
 func createdAgain(f hubFound) bool {
-	return f.config.CAPI.Enabled && capi.IsMarked(f.cluster) && f.cluster.DeletionTimestamp == nil && f.cluster.Annotations[annotation.CAPIKept] == ""
+	return f.config.CAPI.Enabled && capi.IsMarked(f.cluster) && f.cluster.DeletionTimestamp == nil && f.cluster.Annotations[annotation.CAPIKept] == "" && !f.capiGone
 }
 
 // checkWorkloads returns why nothing is deleted although it could be, or nil: the Cluster has workloads that are not to be kept, or

@@ -422,13 +422,17 @@ func TestClusterOfClusterAPI_IsRefusedOnlyIfTheHubWouldCreateItAgain(t *testing.
 	for name, test := range map[string]struct {
 		enabled, deleting bool
 		annotations       map[string]string
+		capi              string // the version that is served, or an error
 		refused           bool
 	}{
-		"followed":              {true, false, marked, true},
-		"Cluster API is off":    {false, false, marked, false},
-		"not selected":          {true, false, kept, false},
-		"being deleted already": {true, true, marked, false},
-		"without the mark":      {true, false, nil, false},
+		"followed":              {true, false, marked, "v1beta2", true},
+		"followed, v1beta1":     {true, false, marked, "v1beta1", true},
+		"not readable":          {true, false, marked, "forbidden", true},
+		"it does not exist":     {true, false, marked, "", false},
+		"Cluster API is off":    {false, false, marked, "v1beta2", false},
+		"not selected":          {true, false, kept, "v1beta2", false},
+		"being deleted already": {true, true, marked, "v1beta2", false},
+		"without the mark":      {true, false, nil, "v1beta2", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			config := &corev1.ConfigMap{ObjectMeta: at("cattle-fleet-system", "fleet-controller"), Data: map[string]string{"config": fmt.Sprintf(`{"capi": {"enabled": %t}}`, test.enabled)}}
@@ -438,6 +442,15 @@ func TestClusterOfClusterAPI_IsRefusedOnlyIfTheHubWouldCreateItAgain(t *testing.
 					c.DeletionTimestamp = &now
 				}
 			})), nil)
+			switch test.capi {
+			case "":
+			case "forbidden":
+				w.hub.Refuse("GET /apis/cluster.x-k8s.io/v1beta2/namespaces/fleet-default/clusters/east", http.StatusForbidden)
+			default:
+				w.hub.Put(&clitest.Object{Object: map[string]any{
+					"apiVersion": "cluster.x-k8s.io/" + test.capi, "kind": "Cluster", "metadata": map[string]any{"namespace": "fleet-default", "name": "east"},
+				}})
+			}
 			got, _ := w.run(t, "east", "--dry-run")
 			if (got == refused) != test.refused || len(w.hub.Writes()) > 0 {
 				t.Errorf("writes %v:\n%s", w.hub.Writes(), got)

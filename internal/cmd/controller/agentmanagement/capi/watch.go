@@ -30,9 +30,6 @@ const rediscovery = 10 * time.Second
 // resource is the resource of Clusters of Cluster API.
 const resource = "clusters"
 
-// versions returns the versions that Parse understands, the preferred one first.
-func versions() []string { return []string{"v1beta2", "v1beta1"} }
-
 // source is the hub's API server.
 type source struct {
 	// served returns the version to watch, or "" if the kind is not installed.
@@ -73,7 +70,7 @@ func newSource(cfg *rest.Config) (source, error) {
 }
 
 func servedVersion(ctx context.Context, client rest.Interface) (string, error) {
-	for _, version := range versions() {
+	for _, version := range capirule.Versions() {
 		list := &metav1.APIResourceList{}
 		err := client.Get().AbsPath("apis", capirule.Group, version).Do(ctx).Into(list)
 		if apierrors.IsNotFound(err) {
