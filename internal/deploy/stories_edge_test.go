@@ -259,3 +259,22 @@ func TestManyBundles_AreDeployed(t *testing.T) {
 	})
 	t.Logf("gone in %s", time.Since(began))
 }
+
+// The API server stores an empty map for null, and an empty text for null in a map.
+func TestNullLabelsAndAnnotations_AreDeployed(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "null")
+	l.start()
+	l.apply(bundle{Name: "x", Options: deploytest.InNamespace(l.Name), Change: correcting(fleet.CorrectDrift{Enabled: true}), Files: map[string]string{
+		"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, annotations: null, labels: {x: null, b: z}}\n---\n" +
+			"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: b, annotations: {checksum/x: }, labels: }\n",
+	}})
+	l.expectStatus("x", released(l.Name+"/x:1"))
+	live, err := l.East.CoreV1().ConfigMaps(l.Name).Get(t.Context(), "a", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if value, found := live.Labels["x"]; !found || value != "" || live.Labels["b"] != "z" {
+		t.Errorf("labels %v", live.Labels)
+	}
+}

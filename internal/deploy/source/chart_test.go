@@ -271,6 +271,10 @@ func namespacedKind(gvk schema.GroupVersionKind) (bool, error) {
 	return true, nil
 }
 
+// A template makes null of an empty value. The API server reads it as an empty map, or as an empty text in a map.
+const nullMetadata = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, annotations: null, labels: {x: null, b: z}}\n" +
+	"---\napiVersion: v1\nkind: Secret\nmetadata: {name: b, annotations: {checksum/x: }, labels: }\n"
+
 func TestPostRenderer(t *testing.T) {
 	const crd = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: a, annotations: {mine: kept}}\n"
 	tests := map[string]struct {
@@ -293,6 +297,9 @@ func TestPostRenderer(t *testing.T) {
 		"a kustomization without rendered objects": {files: map[string]string{
 			"k/kustomization.yaml": "namespace: web\nresources: [../base]\n", "base/kustomization.yaml": "resources: [a.yaml]\n", "base/a.yaml": deploytest.ConfigMapYAML},
 			change: func(f *PostRenderer) { f.Package.Style.Kustomization = "k/kustomization.yaml" }},
+		"null is empty": {rendered: nullMetadata},
+		"null is empty in a kustomization": {rendered: nullMetadata, files: map[string]string{
+			"kustomization.yaml": "namePrefix: k-\nlabels: [{pairs: {k: v}}]\nresources: [a.yaml]\n", "a.yaml": "apiVersion: v1\nkind: Service\nmetadata: {name: a, annotations: {x: }, labels: null}\n"}},
 		"nothing": {},
 	}
 	for name, test := range tests {

@@ -139,6 +139,9 @@ func checkYAML(f file) error {
 
 // buildOnRendered adds Helm's output as the first resource of the kustomization.
 func buildOnRendered(disk filesys.FileSystem, name string, rendered []*unstructured.Unstructured) error {
+	for _, object := range rendered {
+		_ = checkMetadata(object) // kustomize would make the text "null" of null, and accepts other values
+	}
 	text, err := manifest.Format(rendered)
 	if err != nil {
 		return err

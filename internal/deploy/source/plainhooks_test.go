@@ -2,12 +2,14 @@ package source
 
 import (
 	"bytes"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"helm.sh/helm/v3/pkg/chart"
 	"helm.sh/helm/v3/pkg/release"
 
+	"github.com/fleet-hub/fleet/internal/deploy/deploytest"
 	"github.com/fleet-hub/fleet/internal/deploy/manifest"
 	"github.com/fleet-hub/fleet/internal/deploy/placement"
 )
@@ -66,6 +68,48 @@ func TestHooksThatAreNotTemplates_AreSeparated(t *testing.T) {
 			}
 			if diff := cmp.Diff([]string{"a", "c", "configmap/b pre-install", "configmap/b post-upgrade", "configmap/d test"}, got); diff != "" {
 				t.Errorf("objects and hooks (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestHookWithNullLabels_IsFinished(t *testing.T) {
+	folder := []file{{Name: "kustomization.yaml", Data: []byte("labels: [{pairs: {k: v}}]\n")}}
+	for name, test := range map[string]struct {
+		p      *Package
+		labels map[string]string
+	}{
+		"chart":                      {&Package{Chart: &chart.Chart{}}, map[string]string{}},
+		"kustomization with a chart": {&Package{Chart: &chart.Chart{}, Style: style{Kustomization: "kustomization.yaml", Chart: "Chart.yaml"}, Files: folder}, map[string]string{"k": "v"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := &PostRenderer{Package: test.p, Set: placement.Set{ID: "i", Hash: "h"}}
+			hook := func(name, labels string) *release.Hook {
+				return &release.Hook{Path: name, Manifest: "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: " + name + ", annotations: {helm.sh/hook: pre-install, checksum/x: }, labels: " + labels + "}\n"}
+			}
+			r := &release.Release{Hooks: []*release.Hook{hook("a", "null"), hook("b", "{x: null}")}}
+			for again := true; again; {
+				if _, err := f.Run(&bytes.Buffer{}); err != nil {
+					t.Fatal(err)
+				}
+				var err error
+				if again, err = f.FinishHooks(r); err != nil {
+					t.Fatal(err)
+				}
+			}
+			test.labels["objectset.rio.cattle.io/hash"] = "h"
+			for i, want := range []map[string]string{test.labels, deploytest.With(test.labels, map[string]string{"x": ""})} {
+				parsed, err := manifest.Parse([]byte(r.Hooks[i].Manifest))
+				if err != nil {
+					t.Fatal(err)
+				}
+				annotations := map[string]string{"helm.sh/hook": "pre-install", "checksum/x": "", "objectset.rio.cattle.io/id": "i"}
+				if diff := cmp.Diff([]map[string]string{want, annotations}, []map[string]string{parsed[0].GetLabels(), parsed[0].GetAnnotations()}); diff != "" {
+					t.Errorf("labels and annotations of hook %d (-want +got):\n%s", i, diff)
+				}
+				if text := r.Hooks[i].Manifest; strings.Contains(text, "null") {
+					t.Errorf("hook %d:\n%s", i, text)
+				}
 			}
 		})
 	}

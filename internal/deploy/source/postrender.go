@@ -147,10 +147,14 @@ func (f *PostRenderer) finish(object *unstructured.Unstructured) error {
 }
 
 // checkMetadata returns an error if the labels or annotations are not strings: setting a label would drop the
-// user's values.
+// user's values. It makes null an empty map, or an empty value in a map, as the API server does.
 func checkMetadata(object *unstructured.Unstructured) error {
 	for _, field := range []string{"labels", "annotations"} {
-		if _, _, err := unstructured.NestedStringMap(object.Object, "metadata", field); err != nil {
+		values, found, err := unstructured.NestedNullCoercingStringMap(object.Object, "metadata", field)
+		if err == nil && found {
+			err = unstructured.SetNestedStringMap(object.Object, values, "metadata", field)
+		}
+		if err != nil {
 			return fmt.Errorf("YAML parse error: metadata.%s of %s %q: every value has to be a string", field,
 				object.GetKind(), object.GetName())
 		}
