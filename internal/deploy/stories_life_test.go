@@ -624,6 +624,40 @@ func TestAtomicTimeout_RollsBack(t *testing.T) {
 	})
 }
 
+func TestCustomResourceNotReady_IsRolledBack(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "atomic-custom")
+	l.start()
+	options := deploytest.InNamespace(l.Name)
+	l.apply(bundle{Name: "crd", Options: options, Files: map[string]string{"crd.yaml": `apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: things.atomic.example.com}
+spec:
+  group: atomic.example.com
+  scope: Namespaced
+  names: {kind: Thing, plural: things}
+  versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]
+`}})
+	l.expectStatus("crd", ready)
+	options.Helm = &fleet.HelmOptions{Atomic: true, TimeoutSeconds: 2}
+	with := func(greeting, ready string) bundle {
+		files := deploytest.HelloFiles(greeting)
+		files["templates/thing.yaml"] = "apiVersion: atomic.example.com/v1\nkind: Thing\nmetadata: {name: x}\n" +
+			"status: {conditions: [{type: Ready, status: '" + ready + "'}]}\n"
+		return bundle{Name: "x", Files: files, Options: options}
+	}
+	l.apply(with("hi", "True"))
+	l.expectStatus("x", ready)
+	l.apply(with("salut", "False"))
+	l.expectStatus("x", recognisedAs("thing.atomic.example.com "+l.Name+"/x is not ready"))
+	l.eventually(func() string { // it is tried again and again
+		if got := l.field("configmaps", "x", dig("data", "greeting")); got != "hi" {
+			return "not rolled back: " + got
+		}
+		return ""
+	})
+}
+
 func TestAgentStopsDuringOperation_NextRecovers(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "stopped")

@@ -130,6 +130,13 @@ func (c *Client) willBe(manifest string) {
 	c.rendered = manifest
 }
 
+// isRendered reports whether the objects of the release are rendered.
+func (c *Client) isRendered() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.rendered != ""
+}
+
 // recognise reports whether a manifest is the one to install, and whether it belongs to a former revision. Before
 // a manifest was rendered, every manifest is a former one: Helm uninstalls, with the documents in another order. Only an
 // installation begins with new ones, the CRDs of the chart.

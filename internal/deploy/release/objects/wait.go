@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/cli-runtime/pkg/resource"
+	"sigs.k8s.io/cli-utils/pkg/kstatus/status"
 
 	"github.com/fleet-hub/fleet/internal/deploy/access"
 )
@@ -64,13 +65,18 @@ var errJobFailed = errors.New("has failed and cannot complete")
 
 const jobFailed = "job is failed: "
 
-// Wait implements kube.Interface. It returns when all objects are ready.
+// Wait implements kube.Interface. It returns when all objects are ready. Before the objects of the release are rendered, it waits for
+// the CRDs of a chart.
 func (c *Client) Wait(list kube.ResourceList, timeout time.Duration) error {
 	checker := kube.NewReadyChecker(c.identity.Clientset.Workloads(), discard, kube.PausedAsReady(true))
-	return c.wait(list, timeout, func(ctx context.Context, info *resource.Info) (bool, error) {
+	check := func(ctx context.Context, info *resource.Info) (bool, error) {
 		defer c.forget(info) // the checker reads a CRD again
 		return checker.IsReady(ctx, info)
-	})
+	}
+	if c.isRendered() {
+		check = c.withStatus(check)
+	}
+	return c.wait(list, timeout, check)
 }
 
 // WaitWithJobs implements kube.Interface. It returns when all objects are ready and all Jobs are complete. It checks the
@@ -79,11 +85,29 @@ func (c *Client) WaitWithJobs(list kube.ResourceList, timeout time.Duration) err
 	isOther := func(info *resource.Info) bool { return info.Mapping.GroupVersionKind.Kind != "Job" }
 	list = slices.Concat(list.Filter(func(info *resource.Info) bool { return !isOther(info) }), list.Filter(isOther))
 	checker := kube.NewReadyChecker(c.identity.Clientset.Workloads(), discard, kube.PausedAsReady(true), kube.CheckJobs(true))
-	return c.wait(list, timeout, checker.IsReady)
+	return c.wait(list, timeout, c.withStatus(checker.IsReady))
 }
 
 // isReady reports whether an object is ready.
 type isReady func(ctx context.Context, info *resource.Info) (bool, error)
+
+// withStatus extends a check to custom resources, for which Helm's checker does not look at the status. They are ready if kstatus
+// calls them current, as for Rancher Fleet, or cannot interpret their status.
+func (c *Client) withStatus(check isReady) isReady {
+	return func(ctx context.Context, info *resource.Info) (bool, error) {
+		ready, err := check(ctx, info)
+		if _, custom := kube.AsVersioned(info).(*unstructured.Unstructured); !custom || !ready || err != nil {
+			return ready, err
+		}
+		live, err := c.helper(info).Get(info.Namespace, info.Name)
+		object, ok := live.(*unstructured.Unstructured)
+		if err != nil || !ok {
+			return false, err
+		}
+		computed, err := status.Compute(object)
+		return err != nil || computed.Status == status.CurrentStatus, nil //nolint:nilerr // the status has another form
+	}
+}
 
 // discard drops the log lines of Helm: the errors contain every cause.
 func discard(string, ...any) {}

@@ -3,9 +3,12 @@ package objects
 import (
 	stdcmp "cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/cli-runtime/pkg/resource"
+	"k8s.io/client-go/rest/fake"
 
 	"github.com/fleet-hub/fleet/internal/deploy/access"
 	"github.com/fleet-hub/fleet/internal/deploy/placement"
@@ -185,4 +189,69 @@ func TestWithoutWakeups_ObjectsAreStillChecked(t *testing.T) {
 			t.Errorf("checked (-want +got):\n%s", diff)
 		}
 	})
+}
+
+// Helm's checker calls each of them ready.
+func TestCustomResource_IsAwaited(t *testing.T) {
+	const refused, missing = `{"apiVersion":"v1","kind":"Status","status":"Failure","message":"things.x.io \"a\" is forbidden","reason":"Forbidden","code":403}`,
+		`{"apiVersion":"v1","kind":"Status","status":"Failure","message":"things.x.io \"a\" not found","reason":"NotFound","code":404}`
+	thing := func(fields string) string {
+		return `{"apiVersion":"x.io/v1","kind":"Thing","metadata":{"name":"a","namespace":"web","generation":2},` + fields + `}`
+	}
+	conditions := func(list string) string { return thing(`"status":{"conditions":[` + list + `]}`) }
+	configMap := `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"web"}}`
+	unready := conditions(`{"type":"Ready","status":"False"}`)
+	for name, test := range map[string]struct {
+		deployed string
+		answers  []string // one for each request, and the last one for all others
+		crds     bool     // Helm waits for the CRDs of a chart
+		want     string   // the error
+		took     time.Duration
+	}{
+		"no status: is ready":                     {answers: []string{thing(`"spec":{}`)}},
+		"Ready=True: is ready":                    {answers: []string{conditions(`{"type":"Ready","status":"True"}`)}},
+		"a status of another form: is ready":      {answers: []string{thing(`"status":{"conditions":"all"}`)}},
+		"Ready=True after some time: is ready":    {answers: []string{unready, unready, conditions(`{"type":"Ready","status":"True"}`)}, took: 10 * time.Second},
+		"Ready=False: is not ready":               {answers: []string{unready}, want: "timed out waiting for the condition: thing.x.io web/a is not ready", took: 20 * time.Second},
+		"Stalled=True: is not ready":              {answers: []string{conditions(`{"type":"Stalled","status":"True"}`)}, want: "a is not ready", took: 20 * time.Second},
+		"another generation: is not ready":        {answers: []string{thing(`"status":{"observedGeneration":1}`)}, want: "a is not ready", took: 20 * time.Second},
+		"deleted: is not ready":                   {answers: []string{missing}, want: `its state cannot be read: things.x.io "a" not found`, took: 20 * time.Second},
+		"may not be read: error has the cause":    {answers: []string{refused}, want: `its state cannot be read: things.x.io "a" is forbidden`, took: 20 * time.Second},
+		"among the CRDs of a chart: is ready":     {answers: []string{unready}, crds: true},
+		"a built-in kind without state: is ready": {deployed: configMap, answers: []string{missing}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, jobs := range []bool{false, true} {
+				if jobs && test.crds {
+					continue
+				}
+				synctest.Test(t, func(t *testing.T) {
+					info, asked := infoOf(t, stdcmp.Or(test.deployed, thing(`"spec":{}`))), 0
+					info.Client = &fake.RESTClient{NegotiatedSerializer: resource.UnstructuredPlusDefaultContentConfig().NegotiatedSerializer,
+						Client: fake.CreateHTTPClient(func(*http.Request) (*http.Response, error) {
+							text := test.answers[min(asked, len(test.answers)-1)]
+							asked++
+							var code struct{ Code int }
+							err := json.Unmarshal([]byte(text), &code)
+							return answer(stdcmp.Or(code.Code, http.StatusOK), text), err
+						})}
+					client, began := New(&access.Identity{}, placement.Release{}, make(chan struct{})), time.Now()
+					if !test.crds {
+						client.willBe("x")
+					}
+					wait := client.Wait
+					if jobs {
+						wait = client.WaitWithJobs
+					}
+					err := wait(kube.ResourceList{info}, 20*time.Second)
+					if (err == nil) != (test.want == "") || !strings.Contains(fmt.Sprint(err), test.want) || err != nil && !errors.Is(err, ErrNotReadyInTime) {
+						t.Errorf("ended with %v, want %q", err, test.want)
+					}
+					if took := time.Since(began); took != test.took {
+						t.Errorf("waited for %s, want %s", took, test.took)
+					}
+				})
+			}
+		})
+	}
 }
