@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -130,6 +131,26 @@ func ownKeys(namespace *corev1.Namespace, manager, field string) []string {
 		}
 	}
 	return own
+}
+
+// inherited returns the given values in place that manager owns or may take over, and whether it has to take over some: only Rancher
+// Fleet's agent has set them, whose field manager is access.FieldManager.
+func inherited(namespace *corev1.Namespace, field string, given, current map[string]string, manager string) (values map[string]string, some bool) {
+	owners := map[string][]string{}
+	for _, entry := range namespace.ManagedFields {
+		for _, key := range ownKeys(namespace, entry.Manager, field) {
+			owners[key] = append(owners[key], entry.Manager)
+		}
+	}
+	values = map[string]string{}
+	for key, value := range given {
+		alone := slices.Equal(slices.Compact(owners[key]), []string{access.FieldManager})
+		if isReserved(key) || current[key] != value || !alone && !slices.Contains(owners[key], manager) {
+			continue
+		}
+		values[key], some = value, some || alone
+	}
+	return values, some
 }
 
 // checkTargetNamespace enforces the selector of allowed namespaces. namespace is nil if it does not exist. The

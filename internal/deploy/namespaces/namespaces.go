@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
 
 	"github.com/fleet-hub/fleet/internal/deploy/access"
 	"github.com/fleet-hub/fleet/internal/deploy/outcome"
@@ -120,9 +121,10 @@ func (n *Namespaces) mark(ctx context.Context, bd *fleet.BundleDeployment, given
 	if err != nil {
 		return fmt.Errorf("labelling namespace %s: %w", name, err)
 	}
-	wanted, changed := wantedNamespace(current, undisputed(bd, others, current), namespaceManager(bd.Name))
+	options = undisputed(bd, others, current)
+	wanted, changed := wantedNamespace(current, options, namespaceManager(bd.Name))
 	if !changed {
-		return nil
+		return n.takeOver(ctx, bd, current, options)
 	}
 	identity, err := n.accounts.Find(ctx, bd)
 	if err != nil {
@@ -138,6 +140,28 @@ func (n *Namespaces) mark(ctx context.Context, bd *fleet.BundleDeployment, given
 		return &outcome.LabelsRefusedError{Cause: err}
 	}
 	return err
+}
+
+// takeOver makes a BundleDeployment an owner of values that Rancher Fleet's agent has set for it, so that they are removed when they
+// are no longer wanted. It changes no value. Values stay without this owner if the account may not patch the namespace, or if the
+// namespace is an object of a bundle: that has set them, possibly.
+func (n *Namespaces) takeOver(ctx context.Context, bd *fleet.BundleDeployment, current *corev1.Namespace, options *fleet.BundleDeploymentOptions) error {
+	manager := namespaceManager(bd.Name)
+	labels, some := inherited(current, "f:labels", options.NamespaceLabels, current.Labels, manager)
+	annotations, more := inherited(current, "f:annotations", options.NamespaceAnnotations, current.Annotations, manager)
+	if !some && !more || current.Labels[fleet.LabelSetHash] != "" {
+		return nil
+	}
+	identity, err := n.accounts.Find(ctx, bd)
+	if err != nil {
+		return err
+	}
+	owned := applycorev1.Namespace(current.Name).WithUID(current.UID).WithLabels(labels).WithAnnotations(annotations)
+	_, err = identity.Clientset.CoreV1().Namespaces().Apply(ctx, owned, metav1.ApplyOptions{FieldManager: manager})
+	if err != nil && !apierrors.IsForbidden(err) {
+		return fmt.Errorf("labelling namespace %s: %w", current.Name, err)
+	}
+	return nil
 }
 
 // wakeFirst enqueues the BundleDeployments whose values a BundleDeployment has replaced, although they decide.

@@ -1,6 +1,7 @@
 package namespaces
 
 import (
+	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"sync/atomic"
@@ -11,6 +12,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/managedfields"
+	"k8s.io/apimachinery/pkg/util/managedfields/managedfieldstest"
 	"k8s.io/client-go/rest"
 
 	"github.com/fleet-hub/fleet/internal/deploy/access"
@@ -194,6 +199,106 @@ func TestDisputedLabel_IsKeptByTheFirstBundle(t *testing.T) {
 			}
 			if got := updates.Load() > 0; got != test.want {
 				t.Errorf("updated: %t", got)
+			}
+		})
+	}
+}
+
+// trackedNamespace is an API server with namespace web, which tracks who owns the fields. It counts the writes.
+type trackedNamespace struct {
+	managedfieldstest.TestFieldManager
+
+	t      *testing.T
+	refuse bool // patches
+	writes int
+}
+
+func (s *trackedNamespace) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	object, manager := &unstructured.Unstructured{}, r.URL.Query().Get("fieldManager")
+	if r.Method != http.MethodGet {
+		s.writes++
+		if err := json.NewDecoder(r.Body).Decode(&object.Object); err != nil {
+			s.t.Error(err)
+		}
+	}
+	switch {
+	case r.Method == http.MethodPatch && s.refuse:
+		w.WriteHeader(http.StatusForbidden)
+		_, _ = w.Write([]byte(`{"apiVersion":"v1","kind":"Status","status":"Failure","reason":"Forbidden","code":403}`))
+		return
+	case r.Method == http.MethodPatch && r.Header.Get("Content-Type") == string(types.ApplyYAMLPatchType):
+		if err := s.Apply(object, manager, false); err != nil {
+			s.t.Error(err)
+		}
+	case r.Method == http.MethodPut:
+		if err := s.Update(object, manager); err != nil {
+			s.t.Error(err)
+		}
+	}
+	_ = json.NewEncoder(w).Encode(s.Live())
+}
+
+// Rancher Fleet's agent sets the values with another field manager. After a takeover, nothing else tells for which bundle it set them.
+func TestNamespaceLabelOfRancherFleet_IsRemovedWithItsOption(t *testing.T) {
+	namespace := func(labels, annotations map[string]any) *unstructured.Unstructured {
+		return &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{
+			"name": "web", "uid": "u", "labels": labels, "annotations": annotations}}}
+	}
+	options := fleet.BundleDeploymentOptions{NamespaceLabels: map[string]string{"ours": "y", "both": "y"}, NamespaceAnnotations: map[string]string{"note": "y"}}
+	remaining := map[string]string{"both": "y", "name": "web"}
+	for name, test := range map[string]struct {
+		refuse bool
+		marked bool // the Namespace is an object of a bundle
+		writes int  // when the options are there
+		labels map[string]string
+		noted  bool
+	}{
+		"after a takeover: removed":                  {writes: 1, labels: remaining},
+		"the account may not patch: stays":           {refuse: true, writes: 2, labels: deploytest.With(remaining, map[string]string{"ours": "y"}), noted: true},
+		"the Namespace is one of the objects: stays": {marked: true, labels: deploytest.With(remaining, map[string]string{"ours": "y", fleet.LabelSetHash: "h"}), noted: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fields := managedfieldstest.NewTestFieldManager(managedfields.NewDeducedTypeConverter(), corev1.SchemeGroupVersion.WithKind("Namespace"))
+			server := &trackedNamespace{TestFieldManager: fields, t: t, refuse: test.refuse}
+			before := namespace(map[string]any{"both": "y"}, nil)
+			if err := server.Update(before, "kubectl"); err != nil {
+				t.Fatal(err)
+			}
+			next := namespace(map[string]any{"both": "y", "ours": "y", "name": "web"}, map[string]any{"note": "y"})
+			if test.marked {
+				next.SetLabels(deploytest.With(next.GetLabels(), map[string]string{fleet.LabelSetHash: "h"}))
+			}
+			if err := server.Update(next, "fleetagent"); err != nil {
+				t.Fatal(err)
+			}
+			listening := httptest.NewServer(server)
+			t.Cleanup(listening.Close)
+			agent, err := access.NewAgent(&rest.Config{Host: listening.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}, deploytest.Noon)
+			if err != nil {
+				t.Fatal(err)
+			}
+			n := New(agent, access.NewAccounts(agent, "agents", ""), deploytest.Noon, func() []*fleet.BundleDeployment { return nil }, nil)
+			bd := deploytest.Deployment()
+			for range 2 {
+				bd.Spec.Options = options
+				if err := n.Mark(t.Context(), bd, Marks{}, "web", "web/hello:2"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if server.writes != test.writes {
+				t.Errorf("%d writes, want %d", server.writes, test.writes)
+			}
+			bd.Spec.Options = fleet.BundleDeploymentOptions{}
+			if err := n.Mark(t.Context(), bd, MarksOf(&options, deploytest.Noon()), "web", "web/hello:2"); err != nil {
+				t.Fatal(err)
+			}
+			live, ok := server.Live().(*unstructured.Unstructured)
+			if !ok {
+				t.Fatalf("%T", server.Live())
+			}
+			if diff := cmp.Diff(test.labels, live.GetLabels()); diff != "" || (live.GetAnnotations()["note"] == "y") != test.noted {
+				t.Errorf("annotations %v, labels (-want +got):\n%s", live.GetAnnotations(), diff)
 			}
 		})
 	}
