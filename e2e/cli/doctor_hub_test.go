@@ -66,7 +66,7 @@ func heals(ctx SpecContext, id, object, fix string, args ...string) {
 }
 
 var _ = Describe("The doctor of a hub", Ordered, func() {
-	uses(mill)
+	leaves(clinic, west, west)
 
 	inClinic := []string{"hub", "-n", clinic}
 	create := func(ctx SpecContext, document string) {
@@ -131,30 +131,30 @@ var _ = Describe("The doctor of a hub", Ordered, func() {
 	})
 
 	It("finds a kubeconfig that is missing, in another workspace, or not one, until the cluster is imported", func(ctx SpecContext) {
-		printed(ctx, "kubectl config view --raw --flatten --minify --context mill > mill.kubeconfig")
-		create(ctx, meta("Cluster", mill)+"spec: {kubeConfigSecret: mill-kubeconfig, kubeConfigSecretNamespace: clinic-secrets}\n")
-		heals(ctx, "hub-kubeconfigs-exist", "Cluster fleet-clinic/mill", "^kubectl .*create secret generic -n clinic-secrets mill-kubeconfig", inClinic...)
+		printed(ctx, "kubectl config view --raw --flatten --minify --context west > west.kubeconfig")
+		create(ctx, meta("Cluster", west)+"spec: {kubeConfigSecret: west-kubeconfig, kubeConfigSecretNamespace: clinic-secrets}\n")
+		heals(ctx, "hub-kubeconfigs-exist", "Cluster fleet-clinic/west", "^kubectl .*create secret generic -n clinic-secrets west-kubeconfig", inClinic...)
 
-		create(ctx, "apiVersion: v1\nkind: Secret\nmetadata: {namespace: clinic-secrets, name: mill-kubeconfig}\nstringData: {value: 'not a kubeconfig'}\n")
-		heals(ctx, "hub-kubeconfigs-valid", "Cluster fleet-clinic/mill", "^kubectl .*config view .* && kubectl .* apply -f -$", inClinic...)
+		create(ctx, "apiVersion: v1\nkind: Secret\nmetadata: {namespace: clinic-secrets, name: west-kubeconfig}\nstringData: {value: 'not a kubeconfig'}\n")
+		heals(ctx, "hub-kubeconfigs-valid", "Cluster fleet-clinic/west", "^kubectl .*config view .* && kubectl .* apply -f -$", inClinic...)
 
-		heals(ctx, "hub-kubeconfigs-accepted", "Cluster fleet-clinic/mill", "^kubectl .*annotate secret --overwrite -n clinic-secrets mill-kubeconfig", inClinic...)
+		heals(ctx, "hub-kubeconfigs-accepted", "Cluster fleet-clinic/west", "^kubectl .*annotate secret --overwrite -n clinic-secrets west-kubeconfig", inClinic...)
 		Eventually(func(g Gomega) {
 			var cluster fleet.Cluster
-			g.Expect(world.Hub.Get(ctx, client.Clusters, clinic, mill, &cluster)).To(Succeed())
+			g.Expect(world.Hub.Get(ctx, client.Clusters, clinic, west, &cluster)).To(Succeed())
 			g.Expect(cluster.Status.Agent.LastSeen.IsZero()).To(BeFalse())
 		}).WithTimeout(framework.Patience).Should(Succeed())
 	})
 
 	It("finds a request that would replace an agent, and confirms it", func(ctx SpecContext) {
 		var cluster fleet.Cluster
-		Expect(world.Hub.Get(ctx, client.Clusters, clinic, mill, &cluster)).To(Succeed())
+		Expect(world.Hub.Get(ctx, client.Clusters, clinic, west, &cluster)).To(Succeed())
 		Expect(run(ctx, "", "token", "create", "heir", "-n", clinic, "--ttl", "1h").code).To(Equal(exit.Done))
 		Expect(world.Hub.Create(ctx, client.ClusterRegistrations, &fleet.ClusterRegistration{
 			ObjectMeta: metav1.ObjectMeta{Namespace: clinic, Name: "heir", Labels: map[string]string{fleet.LabelRegistrationToken: "heir"}},
 			Spec:       fleet.ClusterRegistrationSpec{ClientID: cluster.Spec.ClientID, ClientRandom: "another"},
 		})).To(Succeed())
-		heals(ctx, "hub-takeovers", "ClusterRegistration fleet-clinic/heir", "^fleet .*confirm-takeover mill heir -n fleet-clinic$", inClinic...)
+		heals(ctx, "hub-takeovers", "ClusterRegistration fleet-clinic/heir", "^fleet .*confirm-takeover west heir -n fleet-clinic$", inClinic...)
 	})
 
 	It("finds controllers that are scaled to 0, and starts them", func(ctx SpecContext) {

@@ -94,10 +94,10 @@ func runWith(ctx context.Context, path, stdin string, args ...string) (exit.Code
 }
 
 var _ = Describe("A join that is interrupted", Ordered, func() {
-	uses(lake)
+	leaves(framework.Workspace, west, west)
 
 	It("after any write removes what it created, and can be run again", func(ctx SpecContext) {
-		text := joinText(run(ctx, "", "token", "create", lake, "--cluster", lake).stdout)
+		text := joinText(run(ctx, "", "token", "create", west, "--cluster", west).stdout)
 		for at := int32(1); ; at++ {
 			Expect(at).To(BeNumerically("<", 60), "it never ends")
 			interruptible, interrupt := context.WithCancel(ctx)
@@ -106,7 +106,7 @@ var _ = Describe("A join that is interrupted", Ordered, func() {
 					interrupt()
 				}
 				return nil
-			}, lake)
+			}, west)
 			code, problems := runWith(interruptible, path, text, "join")
 			interrupted := interruptible.Err() != nil
 			interrupt()
@@ -118,9 +118,9 @@ var _ = Describe("A join that is interrupted", Ordered, func() {
 			}
 			Expect(problems).To(ContainSubstring("interrupted"), "write %d", at)
 			Expect(code).To(Equal(exit.Failed))
-			_, err := world.On(lake).Kube.CoreV1().Namespaces().Get(ctx, names.SystemNamespace, metav1.GetOptions{})
+			_, err := world.On(west).Kube.CoreV1().Namespaces().Get(ctx, names.SystemNamespace, metav1.GetOptions{})
 			Expect(apierrors.IsNotFound(err)).To(BeTrue(), "write %d: %v\n%s", at, err, problems)
-			roles, err := world.On(lake).Kube.RbacV1().ClusterRoles().List(ctx, metav1.ListOptions{})
+			roles, err := world.On(west).Kube.RbacV1().ClusterRoles().List(ctx, metav1.ListOptions{})
 			Expect(err).NotTo(HaveOccurred())
 			for _, role := range roles.Items {
 				Expect(role.Name).NotTo(ContainSubstring("fleet-agent"), "write %d", at)
@@ -129,7 +129,7 @@ var _ = Describe("A join that is interrupted", Ordered, func() {
 	})
 })
 
-// traces returns what an import of bay has left on the hub and on bay.
+// traces returns what an import of west has left on the hub and on west.
 func traces(ctx SpecContext) []string {
 	GinkgoHelper()
 	var found []string
@@ -139,22 +139,22 @@ func traces(ctx SpecContext) []string {
 			found = append(found, what)
 		}
 	}
-	account := accountOf(ctx, bay)
-	core := world.On(bay).Kube
+	account := accountOf(ctx, west)
+	core := world.On(west).Kube
 	_, err := core.CoreV1().ServiceAccounts(metav1.NamespaceSystem).Get(ctx, account, metav1.GetOptions{})
 	add("ServiceAccount", err)
 	_, err = core.CoreV1().Secrets(metav1.NamespaceSystem).Get(ctx, account, metav1.GetOptions{})
 	add("Secret of the ServiceAccount", err)
 	_, err = core.RbacV1().ClusterRoleBindings().Get(ctx, account, metav1.GetOptions{})
 	add("ClusterRoleBinding", err)
-	_, err = world.Hub.Kube.CoreV1().Secrets(framework.Workspace).Get(ctx, bay+"-kubeconfig", metav1.GetOptions{})
+	_, err = world.Hub.Kube.CoreV1().Secrets(framework.Workspace).Get(ctx, west+"-kubeconfig", metav1.GetOptions{})
 	add("Secret with the kubeconfig", err)
-	add("Cluster", world.Hub.Get(ctx, client.Clusters, framework.Workspace, bay, &fleet.Cluster{}))
+	add("Cluster", world.Hub.Get(ctx, client.Clusters, framework.Workspace, west, &fleet.Cluster{}))
 	return found
 }
 
 var _ = Describe("An import that does not end", Ordered, func() {
-	uses(bay)
+	leaves(framework.Workspace, west, west)
 
 	It("because a write fails removes what it created, and can be run again", func(ctx SpecContext) {
 		for at := int32(1); at <= 5; at++ {
@@ -163,8 +163,8 @@ var _ = Describe("An import that does not end", Ordered, func() {
 					return errors.New("the answer is lost")
 				}
 				return nil
-			}, hub, bay)
-			code, problems := runWith(ctx, path, "", "import", bay, "--cluster-context", bay)
+			}, hub, west)
+			code, problems := runWith(ctx, path, "", "import", west, "--cluster-context", west)
 			end()
 			Expect(code).To(Equal(exit.Failed), "write %d: %s", at, problems)
 			Expect(problems).To(ContainSubstring("removed what was created"), "write %d", at)
@@ -181,8 +181,8 @@ var _ = Describe("An import that does not end", Ordered, func() {
 					interrupt()
 				}
 				return nil
-			}, hub, bay)
-			code, problems := runWith(interruptible, path, "", "import", bay, "--cluster-context", bay)
+			}, hub, west)
+			code, problems := runWith(interruptible, path, "", "import", west, "--cluster-context", west)
 			interrupted := interruptible.Err() != nil
 			interrupt()
 			end()

@@ -18,7 +18,7 @@ import (
 )
 
 var _ = Describe("A cluster joins", Ordered, func() {
-	uses(west, north)
+	leaves(framework.Workspace, west, west)
 
 	var text string
 
@@ -103,7 +103,7 @@ var _ = Describe("A cluster joins", Ordered, func() {
 })
 
 var _ = Describe("Both sides at once", Ordered, func() {
-	uses(north)
+	leaves(framework.Workspace, north, north)
 
 	It("join with one command", func(ctx SpecContext) {
 		joined := run(ctx, "", "join", "--hub-context", hub, "--context", north, "--label", "env=test")
@@ -118,16 +118,16 @@ var _ = Describe("Both sides at once", Ordered, func() {
 })
 
 var _ = Describe("A manifest", Ordered, func() {
-	uses(south)
+	leaves(framework.Workspace, west, west)
 
 	It("joins a cluster with kubectl apply", func(ctx SpecContext) {
-		manifest := run(ctx, "", "token", "create", south, "--cluster", south, "--format", "manifest").stdout
+		manifest := run(ctx, "", "token", "create", west, "--cluster", west, "--format", "manifest").stdout
 		Expect(manifest).To(HavePrefix("apiVersion: v1\nkind: Namespace\n"))
-		Expect(apply(ctx, south, manifest)).To(Succeed())
-		_, err := world.Joined(ctx, framework.Workspace, south, framework.Named(south))
+		Expect(apply(ctx, west, manifest)).To(Succeed())
+		_, err := world.Joined(ctx, framework.Workspace, west, framework.Named(west))
 		Expect(err).NotTo(HaveOccurred())
-		text := joinText(run(ctx, "", "token", "show", south, "--with-secret").stdout)
-		again := run(ctx, text, "join", "--context", south)
+		text := joinText(run(ctx, "", "token", "show", west, "--with-secret").stdout)
+		again := run(ctx, text, "join", "--context", west)
 		Expect(again.code).To(Equal(exit.Done), again.stderr)
 		Expect(strings.Contains(again.stdout, "already")).To(BeTrue())
 	})

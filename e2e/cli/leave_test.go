@@ -65,12 +65,12 @@ spec:
       metadata: {name: still-here}
       data: {text: hello}
   targets:
-  - clusterSelector: {matchLabels: {place: moor}}
+  - clusterSelector: {matchLabels: {place: west}}
 `
 
 // Three stories share two clusters. The first two leave nothing on them.
 var _ = Describe("Two clusters", Ordered, func() {
-	uses(moor, fen)
+	leaves(framework.Workspace, west, north, west)
 
 	Describe("An imported cluster", leavesAgain)
 	Describe("A cluster that is replaced by another one", isReplaced)
@@ -79,61 +79,61 @@ var _ = Describe("Two clusters", Ordered, func() {
 
 func leavesAgain() {
 	It("gets its agent back", func(ctx SpecContext) {
-		imported := run(ctx, "", "import", moor, "--cluster-context", moor, "--label", "place=moor")
+		imported := run(ctx, "", "import", west, "--cluster-context", west, "--label", "place=west")
 		Expect(imported.code).To(Equal(exit.Done), imported.stderr)
-		before := clusterNamed(ctx, moor)
-		loseAgent(ctx, moor)
-		shown := run(ctx, "", "repair", moor, "--dry-run")
+		before := clusterNamed(ctx, west)
+		loseAgent(ctx, west)
+		shown := run(ctx, "", "repair", west, "--dry-run")
 		Expect(shown.stdout).To(ContainSubstring("redeployAgentGeneration: 1\n"))
-		repaired := run(ctx, "", "repair", moor, "-o", "json")
+		repaired := run(ctx, "", "repair", west, "-o", "json")
 		Expect(repaired.code).To(Equal(exit.Done), repaired.stderr)
 		var result repair.Repaired
 		Expect(json.Unmarshal([]byte(repaired.stdout), &result)).To(Succeed())
 		Expect(result.LastSeen).NotTo(BeEmpty())
-		after := clusterNamed(ctx, moor)
+		after := clusterNamed(ctx, west)
 		Expect(after.UID).To(Equal(before.UID))
 		Expect(after.Spec.ClientID).To(Equal(before.Spec.ClientID))
-		_, err := world.On(moor).Kube.AppsV1().Deployments(names.SystemNamespace).Get(ctx, names.Agent, metav1.GetOptions{})
+		_, err := world.On(west).Kube.AppsV1().Deployments(names.SystemNamespace).Get(ctx, names.Agent, metav1.GetOptions{})
 		Expect(err).NotTo(HaveOccurred())
 	})
 
 	It("does not leave while it has workloads", func(ctx SpecContext) {
 		Expect(apply(ctx, hub, workload)).To(Succeed())
 		Eventually(func() error {
-			_, err := world.On(moor).Kube.CoreV1().ConfigMaps("still-here").Get(ctx, "still-here", metav1.GetOptions{})
+			_, err := world.On(west).Kube.CoreV1().ConfigMaps("still-here").Get(ctx, "still-here", metav1.GetOptions{})
 			return err
 		}).WithContext(ctx).WithTimeout(framework.Patience).Should(Succeed())
-		refused := run(ctx, "", "unregister", moor, "--cluster-context", moor)
+		refused := run(ctx, "", "unregister", west, "--cluster-context", west)
 		Expect(refused.code).To(Equal(exit.Refused))
-		Expect(refused.stderr).To(And(ContainSubstring("Cluster fleet-default/moor has 1 workload: fleet-default/still-here\n"), ContainSubstring("--keep-workloads")))
-		refused = run(ctx, "", "unregister", moor, "--keep-workloads", "--cluster-context", hub)
+		Expect(refused.stderr).To(And(ContainSubstring("Cluster fleet-default/west has 1 workload: fleet-default/still-here\n"), ContainSubstring("--keep-workloads")))
+		refused = run(ctx, "", "unregister", west, "--keep-workloads", "--cluster-context", hub)
 		Expect(refused.code).To(Equal(exit.Refused))
 		Expect(refused.stderr).To(ContainSubstring("reason: TargetIsHub"))
-		Expect(clusterNamed(ctx, moor).DeletionTimestamp).To(BeNil())
+		Expect(clusterNamed(ctx, west).DeletionTimestamp).To(BeNil())
 	})
 
 	It("leaves the hub, and then its agent is removed", func(ctx SpecContext) {
-		shown := run(ctx, "", "unregister", moor, "--keep-workloads", "--cluster-context", moor, "--dry-run", "-o", "json")
+		shown := run(ctx, "", "unregister", west, "--keep-workloads", "--cluster-context", west, "--dry-run", "-o", "json")
 		Expect(shown.code).To(Equal(exit.Done), shown.stderr)
 		var planned unregister.Unregistered
 		Expect(json.Unmarshal([]byte(shown.stdout), &planned)).To(Succeed())
 		Expect(planned.Changes).To(HaveEach(HaveField("Result", "planned")))
 		Expect(planned.Workloads).To(HaveValue(Equal(1)))
 
-		left := run(ctx, "", "unregister", moor, "--keep-workloads")
+		left := run(ctx, "", "unregister", west, "--keep-workloads")
 		Expect(left.code).To(Equal(exit.Done), left.stderr)
-		Expect(left.stdout).To(ContainSubstring("unregister moor -n fleet-default --cluster-context CONTEXT"))
-		_, err := world.Hub.Kube.CoreV1().Secrets(framework.Workspace).Get(ctx, "moor-kubeconfig", metav1.GetOptions{})
+		Expect(left.stdout).To(ContainSubstring("unregister west -n fleet-default --cluster-context CONTEXT"))
+		_, err := world.Hub.Kube.CoreV1().Secrets(framework.Workspace).Get(ctx, "west-kubeconfig", metav1.GetOptions{})
 		Expect(err).To(Satisfy(isGone))
 
-		again := run(ctx, "", "unregister", moor, "--cluster-context", moor)
+		again := run(ctx, "", "unregister", west, "--cluster-context", west)
 		Expect(again.code).To(Equal(exit.Done), again.stderr)
-		Expect(world.AgentRemains(ctx, moor)).To(BeEmpty())
-		kept, err := world.On(moor).Kube.CoreV1().ConfigMaps("still-here").Get(ctx, "still-here", metav1.GetOptions{})
+		Expect(world.AgentRemains(ctx, west)).To(BeEmpty())
+		kept, err := world.On(west).Kube.CoreV1().ConfigMaps("still-here").Get(ctx, "still-here", metav1.GetOptions{})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(kept.Data).To(HaveKeyWithValue("text", "hello"))
 
-		Expect(run(ctx, "", "unregister", moor, "--cluster-context", moor).code).To(Equal(exit.Failed), "nothing is left")
+		Expect(run(ctx, "", "unregister", west, "--cluster-context", west).code).To(Equal(exit.Failed), "nothing is left")
 	})
 }
 
@@ -141,20 +141,20 @@ func isReplaced() {
 	var request string
 
 	It("is registered", func(ctx SpecContext) {
-		joined := run(ctx, "", "join", "--hub-context", hub, "--context", fen)
+		joined := run(ctx, "", "join", "--hub-context", hub, "--context", north)
 		Expect(joined.code).To(Equal(exit.Done), joined.stderr)
 	})
 
 	It("keeps its place until the other one is confirmed", func(ctx SpecContext) {
-		before := clusterNamed(ctx, fen)
-		text := run(ctx, "", "repair", fen)
+		before := clusterNamed(ctx, north)
+		text := run(ctx, "", "repair", north)
 		Expect(text.code).To(Equal(exit.Done), text.stderr)
-		Expect(text.stderr).To(MatchRegexp(`waits \(TakeoverPending\) until you run: fleet --kubeconfig \S+ confirm-takeover fen REQUEST`))
+		Expect(text.stderr).To(MatchRegexp(`waits \(TakeoverPending\) until you run: fleet --kubeconfig \S+ confirm-takeover north REQUEST`))
 		joined := make(chan answer, 1)
 		go func() {
 			defer GinkgoRecover()
 			defer close(joined)
-			joined <- run(ctx, joinText(text.stdout), "join", "--context", moor)
+			joined <- run(ctx, joinText(text.stdout), "join", "--context", west)
 		}()
 		Eventually(func(g Gomega) {
 			var requests fleet.ClusterRegistrationList
@@ -162,50 +162,50 @@ func isReplaced() {
 			request = ""
 			for _, r := range requests.Items {
 				granted := conditions.Get(r.Status.Conditions, conditions.Granted)
-				if r.Status.ClusterName == fen && granted != nil && granted.Reason == conditions.ReasonTakeoverPending {
+				if r.Status.ClusterName == north && granted != nil && granted.Reason == conditions.ReasonTakeoverPending {
 					request = r.Name
 				}
 			}
 			g.Expect(request).NotTo(BeEmpty())
 		}).WithContext(ctx).WithTimeout(framework.Patience).Should(Succeed())
 
-		refused := run(ctx, "", "confirm-takeover", fen, "no-such")
+		refused := run(ctx, "", "confirm-takeover", north, "no-such")
 		Expect(refused.code).To(Equal(exit.Failed))
-		Expect(refused.stderr).To(MatchRegexp(`fix: fleet --kubeconfig \S+ confirm-takeover fen ` + request + ` -n fleet-default\n`))
-		shown := run(ctx, "", "confirm-takeover", fen, request, "--dry-run")
+		Expect(refused.stderr).To(MatchRegexp(`fix: fleet --kubeconfig \S+ confirm-takeover north ` + request + ` -n fleet-default\n`))
+		shown := run(ctx, "", "confirm-takeover", north, request, "--dry-run")
 		Expect(shown.code).To(Equal(exit.Done), shown.stderr)
-		Expect(shown.stderr).To(MatchRegexp(`(?s)client ID: +` + before.Spec.ClientID + `.*token: +fen-repair.*pod: +fleet-agent-.*Earlier agent: +it works until`))
-		confirmed := run(ctx, "", "confirm-takeover", fen, request, "-o", "json")
+		Expect(shown.stderr).To(MatchRegexp(`(?s)client ID: +` + before.Spec.ClientID + `.*token: +north-repair.*pod: +fleet-agent-.*Earlier agent: +it works until`))
+		confirmed := run(ctx, "", "confirm-takeover", north, request, "-o", "json")
 		Expect(confirmed.code).To(Equal(exit.Done), confirmed.stderr)
 		var result takeover.Takeover
 		Expect(json.Unmarshal([]byte(confirmed.stdout), &result)).To(Succeed())
 		Expect(result.Granted).To(BeTrue())
-		Expect(run(ctx, "", "confirm-takeover", fen, request).stdout).To(ContainSubstring("had been granted already"))
+		Expect(run(ctx, "", "confirm-takeover", north, request).stdout).To(ContainSubstring("had been granted already"))
 
 		var other answer
 		Eventually(joined).WithContext(ctx).WithTimeout(framework.Patience).Should(Receive(&other))
 		Expect(other.code).To(Equal(exit.Done), other.stderr)
-		Expect(other.stdout).To(HavePrefix("joined as Cluster fleet-default/fen"))
-		Expect(clusterNamed(ctx, fen).UID).To(Equal(before.UID))
+		Expect(other.stdout).To(HavePrefix("joined as Cluster fleet-default/north"))
+		Expect(clusterNamed(ctx, north).UID).To(Equal(before.UID))
 	})
 
 	It("comes back with the same token without a confirmation", func(ctx SpecContext) {
-		loseAgent(ctx, moor)
-		text := run(ctx, "", "repair", fen)
+		loseAgent(ctx, west)
+		text := run(ctx, "", "repair", north)
 		Expect(text.stderr).To(ContainSubstring("the hub grants its request at once"))
-		joined := run(ctx, joinText(text.stdout), "join", "--context", moor)
+		joined := run(ctx, joinText(text.stdout), "join", "--context", west)
 		Expect(joined.code).To(Equal(exit.Done), joined.stderr)
 	})
 
 	It("leaves with both agents", func(ctx SpecContext) {
-		left := run(ctx, "", "unregister", fen, "--cluster-context", moor)
+		left := run(ctx, "", "unregister", north, "--cluster-context", west)
 		Expect(left.code).To(Equal(exit.Done), left.stderr)
-		Expect(left.stdout).To(And(ContainSubstring("deleted on hub: Cluster fleet-default/fen\n"), ContainSubstring("deleted on moor: HelmRelease cattle-fleet-system/fleet-agent\n"),
-			ContainSubstring("deleted on hub: ClusterRegistrationToken fleet-default/fen-repair\n"), ContainSubstring("deleted on moor: Namespace cattle-fleet-system\n")))
-		Expect(world.AgentRemains(ctx, moor)).To(BeEmpty())
-		again := run(ctx, "", "unregister", fen, "--cluster-context", fen)
+		Expect(left.stdout).To(And(ContainSubstring("deleted on hub: Cluster fleet-default/north\n"), ContainSubstring("deleted on west: HelmRelease cattle-fleet-system/fleet-agent\n"),
+			ContainSubstring("deleted on hub: ClusterRegistrationToken fleet-default/north-repair\n"), ContainSubstring("deleted on west: Namespace cattle-fleet-system\n")))
+		Expect(world.AgentRemains(ctx, west)).To(BeEmpty())
+		again := run(ctx, "", "unregister", north, "--cluster-context", north)
 		Expect(again.code).To(Equal(exit.Done), again.stderr)
-		Expect(world.AgentRemains(ctx, fen)).To(BeEmpty())
+		Expect(world.AgentRemains(ctx, north)).To(BeEmpty())
 		Expect(strings.Count(again.stdout, "on hub")).To(BeZero())
 	})
 }

@@ -38,7 +38,7 @@ type invocation struct {
 // leakDetector remembers all credentials of the clusters, also those that a story deletes, and what all commands printed.
 type leakDetector struct {
 	start sync.Once
-	stops map[string]context.CancelFunc // by cluster that is watched
+	stop  context.CancelFunc // ends the watches; nil before they start
 
 	mu          sync.Mutex
 	credentials map[string]string // with where it was seen
@@ -46,19 +46,23 @@ type leakDetector struct {
 	objects     map[string]string // as JSON, by what they are
 }
 
-var leaks = &leakDetector{stops: map[string]context.CancelFunc{}, credentials: map[string]string{}, objects: map[string]string{}}
+var leaks = &leakDetector{credentials: map[string]string{}, objects: map[string]string{}}
 
-// begin starts to watch the Secrets of the hub, before the first command.
+// begin starts to watch the Secrets of all clusters, before the first command.
 func (w *leakDetector) begin() {
 	GinkgoHelper()
-	w.start.Do(func() { w.watch(hub) })
+	w.start.Do(func() {
+		var ctx context.Context
+		ctx, w.stop = context.WithCancel(context.Background())
+		for _, cluster := range []string{hub, west, north} {
+			w.watch(ctx, cluster)
+		}
+	})
 }
 
 // watch starts to watch the Secrets of a cluster.
-func (w *leakDetector) watch(cluster string) {
+func (w *leakDetector) watch(ctx context.Context, cluster string) {
 	GinkgoHelper()
-	var ctx context.Context
-	ctx, w.stops[cluster] = context.WithCancel(context.Background())
 	w.add(configOf(cluster).BearerToken, "the admin's kubeconfig of "+cluster)
 	factory := informers.NewSharedInformerFactory(world.On(cluster).Kube, 0)
 	informer := factory.Core().V1().Secrets().Informer()
@@ -68,9 +72,6 @@ func (w *leakDetector) watch(cluster string) {
 	factory.Start(ctx.Done())
 	Expect(cache.WaitForCacheSync(ctx.Done(), informer.HasSynced)).To(BeTrue())
 }
-
-// stop ends the watch of a cluster.
-func (w *leakDetector) stop(cluster string) { w.stops[cluster]() }
 
 func (w *leakDetector) addSecret(cluster string, secret *corev1.Secret) {
 	for _, value := range secret.Data {
@@ -163,13 +164,13 @@ func (w *leakDetector) ofObjects(ctx context.Context) (all []string) {
 
 // After all stories, no credential that any of them has used is where others can read it.
 var _ = AfterSuite(func(ctx SpecContext) {
-	if leaks.stops[hub] == nil {
+	if leaks.stop == nil {
 		return
 	}
-	leaks.stop(hub)
+	leaks.stop()
 	leaks.mu.Lock()
 	defer leaks.mu.Unlock()
-	Expect(len(leaks.credentials)).To(BeNumerically(">", len(world.Downstreams)), "no token was seen")
+	Expect(len(leaks.credentials)).To(BeNumerically(">", len(world.Downstreams)+1), "no token was seen")
 	Expect(append(leaks.ofCommands(), leaks.ofObjects(ctx)...)).To(BeEmpty())
 	GinkgoWriter.Printf("%d credentials, %d commands, %d kinds of objects\n", len(leaks.credentials), len(leaks.commands), len(leaks.objects))
 })

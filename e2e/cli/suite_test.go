@@ -21,22 +21,14 @@ import (
 	"github.com/fleet-hub/fleet/e2e/framework/suite"
 	"github.com/fleet-hub/fleet/e2e/framework/transcript"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
 )
 
-// The clusters. Each story uses its own. All of them at once would need half of a processor, even without work.
+// The clusters. Each story leaves nothing on a downstream cluster for the next one.
 const (
 	hub   = framework.HubName
-	west  = "west"  // joins with a token
-	north = "north" // joins in one step
-	east  = "east"  // is imported
-	south = "south" // joins with a manifest
-	lake  = "lake"  // joins after interruptions
-	bay   = "bay"   // is imported after interruptions
-	cape  = "cape"  // is imported with its admin's kubeconfig
-	mill  = "mill"  // is imported when all problems are fixed
-	moor  = "moor"  // is repaired, leaves, replaces another one, and joins when nothing prevents it any more
-	fen   = "fen"   // is replaced, and replaces moor
-	pond  = "pond"  // has faults of its agent
+	west  = "west"
+	north = "north"
 )
 
 var world *framework.World
@@ -46,24 +38,21 @@ func TestCLI(t *testing.T) {
 	RunSpecs(t, "the command line")
 }
 
-var downstreams = []string{west, north, east, south, lake, bay, cape, mill, moor, fen, pond}
-
-var _ = suite.Share(&world, framework.Options{Downstreams: downstreams, Later: downstreams}, map[string]any{
+var _ = suite.Share(&world, framework.Options{Downstreams: []string{west, north}}, map[string]any{
 	"agentCheckinInterval": "5s", "bootstrap": map[string]any{"enabled": false},
 })
 
-// uses starts these clusters before the stories of an ordered container, and ends them afterwards.
-func uses(clusters ...string) {
+// leaves unregisters a Cluster after the stories of an ordered container, with the agents on these clusters.
+func leaves(workspace, name string, contexts ...string) {
 	AfterAll(func(ctx SpecContext) {
-		for _, name := range clusters {
-			leaks.noteObjects(ctx, name)
-			leaks.stop(name)
-		}
-	})
-	suite.Uses(&world, clusters...)
-	BeforeAll(func() {
-		for _, name := range clusters {
-			leaks.watch(name)
+		for _, context := range contexts {
+			leaks.noteObjects(ctx, context)
+			left := run(ctx, "", "unregister", name, "-n", workspace, "--cluster-context", context)
+			Expect(left.code).To(Equal(exit.Done), left.stderr)
+			// Unregister keeps a namespace that the story has created.
+			err := world.On(context).Kube.CoreV1().Namespaces().Delete(ctx, names.SystemNamespace, metav1.DeleteOptions{})
+			Expect(err).To(Or(Not(HaveOccurred()), Satisfy(isGone)))
+			Eventually(world.AgentRemains).WithArguments(ctx, context).WithTimeout(framework.Patience).Should(BeEmpty())
 		}
 	})
 }

@@ -18,8 +18,6 @@ import (
 )
 
 var _ = Describe("Tokens", Ordered, func() {
-	uses(west)
-
 	It("are shown before they are written", func(ctx SpecContext) {
 		shown := run(ctx, "", "token", "create", "planned", "--cluster", "planned", "--dry-run")
 		Expect(shown.code).To(Equal(exit.Done))
