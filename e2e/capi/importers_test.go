@@ -43,11 +43,12 @@ func (s *story) rejected(name string) {
 // it does not give up.
 func TestTwoImporters_OneClusterAndTheSamePods(t *testing.T) {
 	const other = "addon-" + raced
-	s := tell(t, raced)
+	s := tell(t, member)
+	defer s.leave(raced, raced)
 	s.provide(raced, nil)
 	cluster := s.joined(raced)
 	s.deliver(raced, raced)
-	agent, pods := s.agentOf(raced, cluster), s.pods(raced)
+	agent, pods := s.agentOf(cluster), s.pods(raced)
 	s.must(s.importCluster(s.ctx, other, raced))
 	s.rejected(other)
 	s.expectUntouched(raced, raced, agent, pods)
@@ -60,7 +61,7 @@ func TestTwoImporters_OneClusterAndTheSamePods(t *testing.T) {
 // Both importers begin when the provider writes the Secret. Which one wins is not determined.
 func TestTwoImportersAtOnce_OneOfThemWins(t *testing.T) {
 	const other = "addon-" + contested
-	s := tell(t, contested)
+	s := tell(t, member)
 	s.describe(contested, "v1beta2", nil)
 	s.initialize(contested)
 	s.eventually(func(g Gomega) {
@@ -73,6 +74,7 @@ func TestTwoImportersAtOnce_OneOfThemWins(t *testing.T) {
 	s.must(<-imported)
 
 	var winner string
+	defer func() { s.leave(contested, winner) }()
 	s.eventually(func(g Gomega) {
 		var seen []string
 		for _, cluster := range s.listed() {
@@ -85,24 +87,28 @@ func TestTwoImportersAtOnce_OneOfThemWins(t *testing.T) {
 	})
 	t.Logf("%s has won", winner)
 	s.deliver(contested, winner)
-	agent, pods := s.agentOf(contested, s.cluster(winner)), s.pods(contested)
+	agent, pods := s.agentOf(s.cluster(winner)), s.pods(contested)
 	if winner == contested {
 		s.rejected(other)
 	} else {
 		s.eventually(func(g Gomega) { g.Expect(s.clusters()).NotTo(ContainElement(contested)) })
 	}
 	s.expectUntouched(contested, winner, agent, pods)
+	if winner == contested { // the other one would be imported next
+		s.must(s.Hub.Delete(s.ctx, client.Clusters, framework.Workspace, other))
+	}
 }
 
 func TestClusterImportedByHand_KeepsItsAgent(t *testing.T) {
 	const own = "by-a-user"
-	s := tell(t, byHand)
+	s := tell(t, member)
+	defer s.leave(byHand, own)
 	s.describe(byHand, "v1beta2", map[string]string{"env": "dev"})
 	s.hand(byHand, s.kubeconfig(byHand, provider))
 	s.must(s.importCluster(s.ctx, own, byHand))
 	cluster := s.joined(own)
 	s.deliver(byHand, own)
-	agent, pods := s.agentOf(byHand, cluster), s.pods(byHand)
+	agent, pods := s.agentOf(cluster), s.pods(byHand)
 
 	s.initialize(byHand)
 	s.eventually(func(g Gomega) { g.Expect(s.cluster(own).Annotations).To(HaveKey(annotation.CAPIImported)) })

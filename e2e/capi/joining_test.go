@@ -26,7 +26,8 @@ func (s *story) events(g Gomega, name string) []string {
 }
 
 func TestClusterAPIInstalledLater_ClustersJoinByThemselves(t *testing.T) {
-	s := tell(t, joining)
+	s := tell(t, member)
+	defer s.leave(joining, joining)
 	s.Expect(s.detecting).To(Equal(s.before), "the controllers detect Cluster API without a restart")
 
 	s.describe(joining, "v1beta2", map[string]string{"env": "dev"})
@@ -69,7 +70,8 @@ func (s *story) clusters() (found []string) {
 }
 
 func TestClusterOfAnOlderVersion_JoinsByItself(t *testing.T) {
-	s := tell(t, older)
+	s := tell(t, member)
+	defer s.leave(older, older)
 	s.describe(older, "v1beta1", map[string]string{"written": "v1beta1"})
 	s.hand(older, s.kubeconfig(older, provider))
 	s.initialize(older)

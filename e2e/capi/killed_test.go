@@ -23,7 +23,8 @@ func (s *story) killControllers() {
 }
 
 func TestProcessesKilledAtEachStage_ClusterJoinsOnce(t *testing.T) {
-	s := tell(t, disturbed)
+	s := tell(t, member)
+	defer s.leave(disturbed, disturbed)
 	s.t.Cleanup(func() { // the other tests need the core
 		if err := s.core.Restart(context.WithoutCancel(s.ctx)); err != nil {
 			t.Error(err)
@@ -37,13 +38,13 @@ func TestProcessesKilledAtEachStage_ClusterJoinsOnce(t *testing.T) {
 	s.must(s.core.Restart(s.ctx))
 	s.killControllers()
 	cluster := s.joined(disturbed)
-	before := s.agentOf(disturbed, cluster)
+	before := s.agentOf(cluster)
 
 	s.must(s.core.Kill())
 	s.hand(disturbed, s.kubeconfig(disturbed, provider))
 	_, err := s.SeenAfter(s.ctx, cluster, s.cluster(disturbed).Status.Agent.LastSeen.Time, framework.Patience)
 	s.must(err)
-	s.Expect(s.agentOf(disturbed, cluster)).To(Equal(before))
+	s.Expect(s.agentOf(cluster)).To(Equal(before))
 	registrations, err := s.Registrations(s.ctx, framework.Workspace, cluster.Spec.ClientID)
 	s.must(err)
 	s.Expect(registrations).To(HaveLen(1))

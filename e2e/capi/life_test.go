@@ -22,8 +22,14 @@ const rotations = 5
 // TestClusterLifecycle follows one cluster; its parts depend on each other.
 func TestClusterLifecycle(t *testing.T) {
 	first := tell(t, lasting)
+	first.must(first.Cluster(lasting).Start(t.Context()))
+	t.Cleanup(func() {
+		if err := first.Cluster(lasting).End(); err != nil {
+			t.Error(err)
+		}
+	})
 	first.provide(lasting, map[string]string{"stage": "one"})
-	first.agentOf(lasting, first.joined(lasting))
+	first.agentOf(first.joined(lasting))
 	for _, part := range []struct {
 		name string
 		tell func(*story)
@@ -92,7 +98,7 @@ func (s *story) handSeen(onHub *audit.Log, kubeconfig []byte) {
 func (s *story) rotates() {
 	downstream, onHub := s.logOf(lasting), s.logOf(framework.HubName)
 	s.quiet(downstream)
-	before := s.agentOf(lasting, s.cluster(lasting))
+	before := s.agentOf(s.cluster(lasting))
 	for range rotations {
 		s.handSeen(onHub, s.kubeconfig(lasting, provider))
 	}
@@ -102,7 +108,7 @@ func (s *story) rotates() {
 	sent := s.requests(downstream)
 	s.t.Logf("%d rotations, %d downstream requests of the hub", rotations, len(sent))
 	s.Expect(sent).To(BeEmpty())
-	s.Expect(s.agentOf(lasting, cluster)).To(Equal(before))
+	s.Expect(s.agentOf(cluster)).To(Equal(before))
 }
 
 // repairs also shows that requests of the hub would be counted.
@@ -117,7 +123,7 @@ func (s *story) repairs() {
 	users := s.requests(downstream)
 	s.Expect(users).NotTo(BeEmpty())
 	s.Expect(users).To(HaveEach("system:serviceaccount:kube-system:" + next))
-	s.agentOf(lasting, s.cluster(lasting))
+	s.agentOf(s.cluster(lasting))
 }
 
 func (s *story) pauses() {
@@ -133,7 +139,7 @@ func (s *story) pauses() {
 
 // moves does what clusterctl move does on the management cluster that a Cluster leaves, and then moves it back.
 func (s *story) moves() {
-	before := s.agentOf(lasting, s.cluster(lasting))
+	before := s.agentOf(s.cluster(lasting))
 	uid := s.cluster(lasting).UID
 	s.patch(lasting, `{"spec":{"paused":true}}`)
 	s.patch(lasting, `{"metadata":{"annotations":{"clusterctl.cluster.x-k8s.io/delete-for-move":""},"finalizers":null}}`)
@@ -170,7 +176,7 @@ func (s *story) expectSame(before agent, uid any) {
 	_, err := s.SeenAfter(s.ctx, cluster, cluster.Status.Agent.LastSeen.Time, framework.Patience)
 	s.must(err)
 	s.Expect(cluster.UID).To(BeEquivalentTo(uid), "the Cluster of Fleet was created again")
-	s.Expect(s.agentOf(lasting, cluster)).To(Equal(before))
+	s.Expect(s.agentOf(cluster)).To(Equal(before))
 }
 
 func (s *story) ends() {

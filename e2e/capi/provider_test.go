@@ -94,7 +94,7 @@ func object(group, kind, name string, spec map[string]any) *unstructured.Unstruc
 // not initialized. It is what a user applies.
 func (s *story) describe(name, version string, labels map[string]string) {
 	s.t.Helper()
-	server, err := url.Parse(s.Cluster(name).URL)
+	server, err := url.Parse(s.Cluster(s.on).URL)
 	s.must(err)
 	port, err := strconv.ParseInt(server.Port(), 10, 64)
 	s.must(err)
@@ -148,7 +148,7 @@ func (s *story) initialize(name string) {
 // kubeconfig returns a kubeconfig of a cluster with a new token of an administrator's account there.
 func (s *story) kubeconfig(name, account string) []byte {
 	s.t.Helper()
-	kube := s.On(name).Kube
+	kube := s.On(s.on).Kube
 	_, err := kube.CoreV1().ServiceAccounts(metav1.NamespaceSystem).Create(s.ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account}}, metav1.CreateOptions{})
 	if !apierrors.IsAlreadyExists(err) {
 		s.must(err)
@@ -165,7 +165,7 @@ func (s *story) kubeconfig(name, account string) []byte {
 	token, err := kube.CoreV1().ServiceAccounts(metav1.NamespaceSystem).CreateToken(s.ctx, account,
 		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &week}}, metav1.CreateOptions{})
 	s.must(err)
-	cluster := s.Cluster(name)
+	cluster := s.Cluster(s.on)
 	content, err := pki.Access{Name: name, URL: cluster.URL, CA: cluster.CA, Token: token.Status.Token}.Kubeconfig()
 	s.must(err)
 	return content

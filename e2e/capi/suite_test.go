@@ -4,7 +4,8 @@
 //
 //	test ─► ExistingCluster, ExistingControlPlane, Secret ─► core ─► Cluster of Cluster API ─► hub ─► Cluster of Fleet
 //
-// Each test has control planes of its own. The hub is installed with capi.enabled before Cluster API is.
+// Most tests use the same control plane, one after the other, and leave no agent on it. The hub is installed with
+// capi.enabled before Cluster API is.
 package capi_test
 
 import (
@@ -24,6 +25,8 @@ import (
 	"github.com/fleet-hub/fleet/dev/plane"
 	"github.com/fleet-hub/fleet/e2e/framework"
 	"github.com/fleet-hub/fleet/e2e/framework/client"
+	"github.com/fleet-hub/fleet/e2e/framework/commandline"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
@@ -31,16 +34,19 @@ import (
 
 // Control planes that stand for clusters of Cluster API.
 const (
+	member  = "member"  // for one test after the other
+	lasting = "lasting" // for a cluster that is rotated, paused, moved and deleted while it does not answer
+)
+
+// Other clusters of Cluster API. The one on lasting has its name.
+const (
 	joining   = "joining"   // joins by itself
 	older     = "older"     // is written in version v1beta1
 	byHand    = "by-hand"   // was imported by a user before
 	raced     = "raced"     // gets a second importer
 	contested = "contested" // has two importers that begin at once
-	lasting   = "lasting"   // is rotated, paused, moved and deleted
 	disturbed = "disturbed" // joins while processes are killed
 )
-
-var downstreams = []string{joining, older, byHand, raced, contested, lasting, disturbed}
 
 // starting limits the start of everything, including builds.
 const starting = 15 * time.Minute
@@ -75,7 +81,7 @@ func start() (*world, error) {
 	w := &world{}
 	var err error
 	w.World, err = framework.Start(ctx, framework.Options{
-		Downstreams: downstreams, Later: downstreams, Audit: true,
+		Downstreams: []string{member, lasting}, Later: []string{lasting}, Audit: true,
 		Progress: func(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) },
 	})
 	if err != nil {
@@ -170,37 +176,28 @@ type story struct {
 
 	t   *testing.T
 	ctx context.Context //nolint:containedctx // that of the test
+	on  string          // the control plane of its cluster
 }
 
-// tell returns a story with the shared world, in which these clusters run until the test ends. If the test fails, it
-// prints the state of the hub.
-func tell(t *testing.T, clusters ...string) *story {
+// tell returns a story with the shared world, whose cluster is on this control plane. If the test fails, it prints the
+// state of the hub.
+func tell(t *testing.T, on string) *story {
 	t.Helper()
 	w, err := shared()
 	if err != nil {
 		t.Fatal(err)
-	}
-	for _, name := range clusters {
-		if err := w.Cluster(name).Start(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := w.Cluster(name).End(); err != nil {
-				t.Error(err)
-			}
-		})
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Log(w.Describe(context.WithoutCancel(t.Context())))
 		}
 	})
-	return &story{world: w, Gomega: NewWithT(t), t: t, ctx: t.Context()}
+	return &story{world: w, Gomega: NewWithT(t), t: t, ctx: t.Context(), on: on}
 }
 
 // sub returns the same story for a subtest.
 func (s *story) sub(t *testing.T) *story {
-	return &story{world: s.world, Gomega: NewWithT(t), t: t, ctx: t.Context()}
+	return &story{world: s.world, Gomega: NewWithT(t), t: t, ctx: t.Context(), on: s.on}
 }
 
 // must fails the test with an error.
@@ -233,15 +230,28 @@ func (s *story) cluster(name string) *fleet.Cluster {
 	return &cluster
 }
 
+// leave removes a cluster of Cluster API, and then the agent of a Cluster of Fleet from the control plane.
+func (s *story) leave(name, cluster string) {
+	s.t.Helper()
+	s.gone(s.capiClusters("v1beta2").Delete(s.ctx, name, metav1.DeleteOptions{}))
+	s.removed(name)
+	s.eventually(func(g Gomega) { // while the hub still follows the removed cluster, it refuses
+		left, err := commandline.Quiet(s.ctx, s.User, "", "unregister", cluster, "-n", framework.Workspace, "--keep-workloads", "--cluster-context", s.on)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(left.Code).To(Equal(exit.Done), left.Stderr)
+	})
+	s.Expect(s.AgentRemains(s.ctx, s.on)).To(BeEmpty())
+}
+
 // agent identifies the agent of a cluster: its pod, and the revisions of its Deployment and Helm release.
 type agent struct{ pod, template, release string }
 
 // agentOf waits until the agent is managed by its Bundle.
-func (s *story) agentOf(downstream string, cluster *fleet.Cluster) agent {
+func (s *story) agentOf(cluster *fleet.Cluster) agent {
 	s.t.Helper()
-	managed, deployment, err := s.Managed(s.ctx, downstream, cluster)
+	managed, deployment, err := s.Managed(s.ctx, s.on, cluster)
 	s.must(err)
-	pod, err := s.AgentPod(s.ctx, downstream)
+	pod, err := s.AgentPod(s.ctx, s.on)
 	s.must(err)
 	return agent{
 		pod:      fmt.Sprintf("%s, %d restarts", pod.UID, framework.Restarts(pod)),

@@ -26,10 +26,10 @@ spec:
     spec: {containers: [{name: web, image: example.com/web:1}]}
 `
 
-// deliver creates a Bundle that delivers a Deployment to one Cluster, which is this downstream cluster.
-func (s *story) deliver(downstream, cluster string) {
+// deliver creates a Bundle that delivers a Deployment to one Cluster, of this cluster of Cluster API.
+func (s *story) deliver(of, cluster string) {
 	s.t.Helper()
-	name := "to-" + downstream
+	name := "to-" + of
 	s.must(s.Hub.Create(s.ctx, client.Bundles, &fleet.Bundle{
 		ObjectMeta: metav1.ObjectMeta{Namespace: framework.Workspace, Name: name},
 		Spec: fleet.BundleSpec{
@@ -46,12 +46,12 @@ func (s *story) deliver(downstream, cluster string) {
 }
 
 // pods waits until the delivered Deployment is ready, and returns the UIDs of its pods.
-func (s *story) pods(downstream string) []string {
+func (s *story) pods(of string) []string {
 	s.t.Helper()
-	name := "to-" + downstream
+	name := "to-" + of
 	var uids []string
 	s.eventually(func(g Gomega) {
-		kube := s.On(downstream).Kube
+		kube := s.On(s.on).Kube
 		deployment, err := kube.AppsV1().Deployments(name).Get(s.ctx, name, metav1.GetOptions{})
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(deployment.Status.ReadyReplicas).To(BeEquivalentTo(2))
@@ -67,11 +67,11 @@ func (s *story) pods(downstream string) []string {
 }
 
 // expectUntouched waits until the agent has reported again, and compares it and the pods with those before.
-func (s *story) expectUntouched(downstream, cluster string, before agent, pods []string) {
+func (s *story) expectUntouched(of, cluster string, before agent, pods []string) {
 	s.t.Helper()
 	now := s.cluster(cluster)
 	_, err := s.SeenAfter(s.ctx, now, now.Status.Agent.LastSeen.Time, framework.Patience)
 	s.must(err)
-	s.Expect(s.agentOf(downstream, now)).To(Equal(before), "the agent was replaced or changed")
-	s.Expect(s.pods(downstream)).To(ConsistOf(pods), "the workload has other pods")
+	s.Expect(s.agentOf(now)).To(Equal(before), "the agent was replaced or changed")
+	s.Expect(s.pods(of)).To(ConsistOf(pods), "the workload has other pods")
 }
