@@ -96,7 +96,12 @@ func createOne(ctx context.Context, black *hole, name string) error {
 	if err != nil {
 		return err
 	}
-	_, err = world.Hub.Kube.CoreV1().Secrets(framework.Workspace).Create(ctx, &corev1.Secret{
+	return importWith(ctx, name, kubeconfig)
+}
+
+// importWith creates a Secret and a Cluster whose agent has its own namespace.
+func importWith(ctx context.Context, name string, kubeconfig []byte) error {
+	_, err := world.Hub.Kube.CoreV1().Secrets(framework.Workspace).Create(ctx, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: name + "-kubeconfig"},
 		Data:       map[string][]byte{protocol.KubeconfigValueKey: kubeconfig},
 	}, metav1.CreateOptions{})
@@ -105,7 +110,7 @@ func createOne(ctx context.Context, black *hole, name string) error {
 	}
 	return world.Hub.Create(ctx, client.Clusters, &fleet.Cluster{
 		ObjectMeta: metav1.ObjectMeta{Namespace: framework.Workspace, Name: name},
-		Spec:       fleet.ClusterSpec{KubeConfigSecret: name + "-kubeconfig"},
+		Spec:       fleet.ClusterSpec{KubeConfigSecret: name + "-kubeconfig", AgentNamespace: name},
 	})
 }
 
@@ -146,7 +151,7 @@ func prepared(ctx context.Context, write metav1.Object) (count int) {
 func expectImported(ctx context.Context, black *hole, name string) (meanwhile int) {
 	GinkgoHelper()
 	before, began := black.asked(), time.Now()
-	Expect(world.Import(ctx, name, nil)).To(Succeed())
+	Expect(importWith(ctx, name, world.Cluster(downstream).Kubeconfig)).To(Succeed())
 	secret, err := world.Hub.Kube.CoreV1().Secrets(framework.Workspace).Get(ctx, name+"-kubeconfig", metav1.GetOptions{})
 	Expect(err).NotTo(HaveOccurred())
 	cluster, err := client.Until(ctx, client.Await{

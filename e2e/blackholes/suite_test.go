@@ -12,15 +12,17 @@ import (
 	"github.com/fleet-hub/fleet/e2e/framework/suite"
 )
 
-// The reachable downstream clusters, one for each story.
+// The reachable Clusters, one for each story. They are one downstream cluster with two agents.
 const (
+	downstream = "downstream"
+
 	east = "east"
 	west = "west"
 )
 
 var world *framework.World
 
-var _ = suite.Share(&world, framework.Options{Downstreams: []string{east, west}}, map[string]any{"bootstrap": map[string]any{"enabled": false}})
+var _ = suite.Share(&world, framework.Options{Downstreams: []string{downstream}}, map[string]any{"bootstrap": map[string]any{"enabled": false}})
 
 func TestBlackHoles(t *testing.T) {
 	RegisterFailHandler(Fail)
