@@ -20,11 +20,13 @@ import (
 var _ = Describe("A cluster whose kubeconfig the hub was given leaves no trace", Ordered, func() {
 	var before inventory.Inventory
 
+	AfterAll(func(ctx SpecContext) { removeAgent(ctx, east) })
+
 	It("joins and runs something", func(ctx SpecContext) {
 		Expect(world.Hub.EnsureNamespace(ctx, framework.Workspace)).To(Succeed())
 		kubeconfig := &corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{Namespace: framework.Workspace, Name: "east-kubeconfig"},
-			Data:       map[string][]byte{protocol.KubeconfigValueKey: world.Cluster(east).Kubeconfig},
+			Data:       map[string][]byte{protocol.KubeconfigValueKey: world.Cluster(downstream).Kubeconfig},
 		}
 		_, err := world.Hub.Kube.CoreV1().Secrets(framework.Workspace).Create(ctx, kubeconfig, metav1.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())
@@ -47,6 +49,9 @@ var _ = Describe("A cluster whose kubeconfig the hub was given leaves no trace",
 
 var _ = Describe("A cluster that registered with a token leaves no trace", Ordered, func() {
 	var before, beforeToken inventory.Inventory
+	var name string // of the Cluster
+
+	AfterAll(func(ctx SpecContext) { removeAgent(ctx, name) })
 
 	It("joins and runs something", func(ctx SpecContext) {
 		Expect(world.Hub.Create(ctx, client.Bundles, greeting(west))).To(Succeed())
@@ -55,18 +60,12 @@ var _ = Describe("A cluster that registered with a token leaves no trace", Order
 		Expect(err).NotTo(HaveOccurred())
 		before = atRest(ctx)
 		values["labels"], values["agentCheckinInterval"] = map[string]any{"env": west}, "5s"
-		Expect(world.InstallAgent(ctx, west, values)).To(Succeed())
-		expectAtWork(ctx, west, func(c *fleet.Cluster) bool { return c.Labels["env"] == west })
+		Expect(world.InstallAgent(ctx, downstream, values)).To(Succeed())
+		name = expectAtWork(ctx, west, func(c *fleet.Cluster) bool { return c.Labels["env"] == west })
 	})
 
 	It("is deleted, and the hub has what it had before, including the token", func(ctx SpecContext) {
-		var clusters fleet.ClusterList
-		Expect(world.Hub.List(ctx, client.Clusters, framework.Workspace, &clusters)).To(Succeed())
-		for _, cluster := range clusters.Items {
-			if cluster.Labels["env"] == west {
-				Expect(world.Hub.Delete(ctx, client.Clusters, framework.Workspace, cluster.Name)).To(Succeed())
-			}
-		}
+		Expect(world.Hub.Delete(ctx, client.Clusters, framework.Workspace, name)).To(Succeed())
 		expectSame(ctx, before)
 	})
 
@@ -78,21 +77,22 @@ var _ = Describe("A cluster that registered with a token leaves no trace", Order
 	})
 })
 
-// expectAtWork waits until a cluster runs its greeting and looks after its own agent.
-func expectAtWork(ctx context.Context, downstream string, is func(*fleet.Cluster) bool) {
+// expectAtWork waits until the cluster runs its greeting and looks after its own agent. It returns the Cluster's name.
+func expectAtWork(ctx context.Context, called string, is func(*fleet.Cluster) bool) string {
 	GinkgoHelper()
-	cluster, err := world.Joined(ctx, framework.Workspace, downstream, is)
+	cluster, err := world.Joined(ctx, framework.Workspace, called, is)
 	Expect(err).NotTo(HaveOccurred())
-	_, err = world.ConfigMap(ctx, downstream, downstream, downstream, saysHello(downstream))
+	_, err = world.ConfigMap(ctx, downstream, called, called, saysHello(called))
 	Expect(err).NotTo(HaveOccurred())
 	_, err = world.Ready(ctx, cluster, 1)
 	Expect(err).NotTo(HaveOccurred())
 	_, _, err = world.Managed(ctx, downstream, cluster)
 	Expect(err).NotTo(HaveOccurred())
+	return cluster.Name
 }
 
 // expectUntouched waits until an agent has understood that it is nobody's any more, and looks at what it has left.
-func expectUntouched(ctx context.Context, downstream string) {
+func expectUntouched(ctx context.Context, called string) {
 	GinkgoHelper()
 	var log string
 	Eventually(func(g Gomega) {
@@ -105,9 +105,9 @@ func expectUntouched(ctx context.Context, downstream string) {
 		log = string(content)
 		g.Expect(log).To(ContainSubstring("the hub rejects the agent's credential"))
 	}).WithContext(ctx).WithTimeout(framework.Patience).Should(Succeed())
-	kept, err := world.On(downstream).Kube.CoreV1().ConfigMaps(downstream).Get(ctx, downstream, metav1.GetOptions{})
+	kept, err := world.On(downstream).Kube.CoreV1().ConfigMaps(called).Get(ctx, called, metav1.GetOptions{})
 	Expect(err).NotTo(HaveOccurred())
-	Expect(saysHello(downstream)(kept)).To(BeTrue())
+	Expect(saysHello(called)(kept)).To(BeTrue())
 	// It says so when something changes, not with each question.
 	Expect(strings.Count(log, "level=WARN")+strings.Count(log, "level=ERROR")).To(BeNumerically("<", 20), log)
 }

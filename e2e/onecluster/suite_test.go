@@ -16,14 +16,19 @@ import (
 
 	"github.com/fleet-hub/fleet/e2e/framework"
 	"github.com/fleet-hub/fleet/e2e/framework/client"
+	"github.com/fleet-hub/fleet/e2e/framework/commandline"
 	"github.com/fleet-hub/fleet/e2e/framework/inventory"
 	"github.com/fleet-hub/fleet/e2e/framework/suite"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/content"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// Downstream clusters, one for each story.
+// downstream is the cluster. Each story removes its agent.
+const downstream = "downstream"
+
+// What the cluster is called in the stories.
 const (
 	east = "east" // is imported
 	west = "west" // comes by itself
@@ -36,7 +41,7 @@ func TestOneCluster(t *testing.T) {
 	RunSpecs(t, "one cluster, and what is left of it")
 }
 
-var _ = suite.Share(&world, framework.Options{Downstreams: []string{east, west}}, map[string]any{"agentCheckinInterval": "5s", "bootstrap": map[string]any{"enabled": false}})
+var _ = suite.Share(&world, framework.Options{Downstreams: []string{downstream}}, map[string]any{"agentCheckinInterval": "5s", "bootstrap": map[string]any{"enabled": false}})
 
 // greeting is a Bundle for the cluster with this label, which has a Secret of values there.
 func greeting(name string) *fleet.Bundle {
@@ -96,6 +101,14 @@ func atRest(ctx context.Context) (before inventory.Inventory) {
 		g.Expect(found).To(HaveKey(inventory.Object{Resource: "namespaces", Name: credentials}))
 	}).WithContext(ctx).WithTimeout(framework.Patience).Should(Succeed())
 	return before
+}
+
+// removeAgent removes the agent of a deleted Cluster.
+func removeAgent(ctx context.Context, cluster string) {
+	GinkgoHelper()
+	left, err := commandline.Run(ctx, world.User, "", "unregister", cluster, "-n", framework.Workspace, "--cluster-context", downstream)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(left.Code).To(Equal(exit.Done), left.Stderr)
 }
 
 // expectSame waits until the hub has exactly what it had before.
