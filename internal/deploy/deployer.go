@@ -75,7 +75,8 @@ func newDeployer(options Options) (*deployer, error) {
 	}
 	sealed := release.NewSeal(d.agent.Clientset.CoreV1().Secrets(options.AgentNamespace), d.inventory.Revision)
 	d.reader = release.NewReader(d.agent, d.metadata, options.AgentNamespace, sealed, options.Clock, d.stopped)
-	d.releaser = &release.Releaser{Agent: d.agent, Stopped: d.stopped, Clock: options.Clock, Slots: d.slots, Renderings: bounded.New(d.stopped, options.setOf(options.OwnBundle)), Seal: sealed, Namespace: options.AgentNamespace}
+	renderings := bounded.New(bounded.Options{Stopped: d.stopped, Agent: options.setOf(options.OwnBundle), Journal: options.Journal, Clock: options.Clock, Log: options.Log})
+	d.releaser = &release.Releaser{Agent: d.agent, Stopped: d.stopped, Clock: options.Clock, Slots: d.slots, Renderings: renderings, Seal: sealed, Namespace: options.AgentNamespace}
 	d.accounts = access.NewAccounts(d.agent, options.AgentNamespace, options.OwnBundle)
 	d.namespaces = namespaces.New(d.agent, d.accounts, options.Clock, d.hub.All, d.queue.AddAfter)
 	d.watches = watch.NewSetWatches(d.metadata, options.Clock, d.objectChanged, d.enqueueAll)
@@ -120,6 +121,7 @@ func (d *deployer) run(ctx context.Context) error {
 	if cut.Stop() {
 		close(d.stopped)
 	}
+	d.releaser.Renderings.Close()
 	return nil
 }
 

@@ -43,6 +43,9 @@ type Options struct {
 	// GarbageCollectionInterval is the pause between two searches for releases of deleted BundleDeployments. Up to the
 	// same time is added at random; 0 means 15 minutes.
 	GarbageCollectionInterval time.Duration
+	// Journal is the directory in which running renderings are recorded. It has to outlive the process, but not its pod,
+	// and to be the agent's own. Empty means that they are not recorded.
+	Journal string
 	// Log logs changes, and checks at debug level; nil discards the messages.
 	Log *slog.Logger
 	// Clock returns the time for conditions and pauses; nil means the system clock.

@@ -1,6 +1,8 @@
 package deploy
 
 import (
+	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,12 +12,14 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/fleet-hub/fleet/internal/deploy/bounded"
 	"github.com/fleet-hub/fleet/internal/deploy/deploytest"
 	"github.com/fleet-hub/fleet/internal/deploy/placement"
 	releases "github.com/fleet-hub/fleet/internal/deploy/release"
 	"github.com/fleet-hub/fleet/internal/deploy/source"
 	"github.com/fleet-hub/fleet/internal/rules/content"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // renderedFiles are Bundles of every style.
@@ -114,4 +118,32 @@ func render(t *testing.T, bd *fleet.BundleDeployment, files map[string]string) *
 		t.Fatal(err)
 	}
 	return rendered
+}
+
+// A chart that has ended three processes is reported, and no longer rendered. Other bundles are deployed.
+func TestChartThatEndsTheAgent_IsReported(t *testing.T) {
+	t.Parallel()
+	l, journal := newLab(t, "ends-the-agent"), t.TempDir()
+	l.options = func(o *Options) { o.Journal = journal }
+	bad := l.apply(bundle{Name: "bad", Files: deploytest.HelloFiles("hi"), Options: deploytest.InNamespace(l.Name)})
+	killed := make(chan struct{})
+	t.Cleanup(func() { close(killed) })
+	for range 3 {
+		running, process := make(chan struct{}), bounded.New(bounded.Options{Journal: journal, Clock: time.Now, Log: slog.New(slog.DiscardHandler), Agent: placement.AgentSet("")})
+		go func() {
+			_ = process.Run(placement.SetOf("bad", ""), "", placement.ReleaseOf("bad", &bad.Spec.Options), bad.Spec.DeploymentID, func() error {
+				close(running)
+				<-killed
+				return nil
+			})
+		}()
+		<-running
+	}
+	l.start()
+	l.expectStatus("bad", becauseOf(conditions.Deployed, conditions.ReasonRenderingFailed, "has ended 3 times"))
+	l.apply(bundle{Name: "good", Files: deploytest.HelloFiles("hi"), Options: deploytest.InNamespace(l.Name)})
+	l.expectStatus("good", ready)
+	if said := l.log(); !strings.Contains(said, "ended while it rendered a release") {
+		t.Errorf("the log does not say why:\n%s", said)
+	}
 }

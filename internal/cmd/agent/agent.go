@@ -11,6 +11,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -235,6 +236,7 @@ func (p *process) deploy(ctx context.Context, session register.Session) error {
 		Scope:                     p.options.Scope,
 		Workers:                   p.options.BundleDeploymentWorkers,
 		GarbageCollectionInterval: max(0, session.Config.GarbageCollectionInterval.Duration),
+		Journal:                   filepath.Join(os.TempDir(), "fleet-agent-"+p.options.Namespace),
 		Log:                       p.log,
 		Clock:                     p.clock,
 		OnWatching: func(deployments func() []*fleet.BundleDeployment) {

@@ -1,11 +1,14 @@
-// Package bounded limits how long a worker waits for templates, values schemas and kustomizations, which cannot be cancelled.
+// Package bounded limits how long a worker waits for templates, values schemas and kustomizations, which cannot be cancelled,
+// and how often one may end the agent's process.
 //
 //	Render ─► a place of the service account ─► ends ─► its result
-//	                                       └──► does not within Limit ─► an error; it is left running and keeps its place
+//	                                       ├──► does not within Limit ─► an error; it is left running and keeps its place
+//	                                       └──► ends the process ─► journal ─► the next process renders it alone, and later refuses it
 package bounded
 
 import (
 	"fmt"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,15 +27,36 @@ const (
 	// perAccount is the number of renderings of one service account that run at the same time, including those that are left
 	// running. Otherwise a tenant could occupy the processor with any number of endless templates.
 	perAccount = 8
+	// mostEnded is the number of processes that one rendering may end. After the first, it runs alone among those that were
+	// interrupted, which shows which of them it was.
+	mostEnded = 3
+	// refusal is the time for which a process refuses a rendering that has ended mostEnded processes.
+	refusal = time.Hour
 )
+
+// Options are the parameters of New.
+type Options struct {
+	// Stopped is closed when the agent stops, which ends waiting.
+	Stopped <-chan struct{}
+	// Agent is the set of the agent's own Bundle. It needs no place and is never refused, so that other Bundles cannot prevent an
+	// upgrade of the agent.
+	Agent placement.Set
+	// Journal is a directory that outlives the process, and ends with its pod. Empty means that renderings are not recorded.
+	Journal string
+	// Clock returns the time.
+	Clock func() time.Time
+	Log   *slog.Logger
+}
 
 // Renderings runs functions that render charts or build kustomizations. Those of one release must not overlap.
 type Renderings struct {
-	stopped <-chan struct{}
-	// agent is the set of the agent's own Bundle. It needs no place, so that other Bundles cannot prevent an upgrade of the agent.
-	agent placement.Set
+	options Options
+	started time.Time
+	// alone is the place of the renderings that have ended a process.
+	alone chan struct{}
 
-	mu sync.Mutex
+	mu      sync.Mutex // guards the fields below
+	journal *journal
 	// running holds the deployments whose rendering has not ended.
 	running map[placement.Release]map[string]bool
 	// accounts holds the limit of each service account that has renderings.
@@ -48,9 +72,23 @@ type accountLimit struct {
 	users int
 }
 
-// New returns Renderings that end waiting when the agent stops.
-func New(stopped <-chan struct{}, agent placement.Set) *Renderings {
-	return &Renderings{stopped: stopped, agent: agent, running: map[placement.Release]map[string]bool{}, accounts: map[string]*accountLimit{}}
+// New returns Renderings that end waiting when the agent stops. Close has to be called before the next ones use the same journal.
+func New(options Options) *Renderings {
+	return &Renderings{
+		options: options, started: options.Clock(), alone: make(chan struct{}, 1), journal: openJournal(options.Journal, options.Log),
+		running: map[placement.Release]map[string]bool{}, accounts: map[string]*accountLimit{},
+	}
+}
+
+// Close records that the renderings that run are stopped on purpose.
+func (r *Renderings) Close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for release, deployments := range r.running {
+		for deployment := range deployments {
+			r.journal.end(release, deployment)
+		}
+	}
 }
 
 // Render calls render for a set and a service account, or "" for that of the agent, and returns its result. On nil it has no limit.
@@ -59,11 +97,18 @@ func (r *Renderings) Render(set placement.Set, account string, release placement
 	if r == nil {
 		return render()
 	}
+	if set != r.options.Agent {
+		leaveTurn, err := r.turn(release, deployment)
+		if err != nil {
+			return nil, err
+		}
+		defer leaveTurn()
+	}
 	if !r.begin(release, deployment) {
 		return nil, tooLong("release %s is still being rendered by an earlier attempt", release)
 	}
 	leave, err := func() {}, error(nil)
-	if set != r.agent {
+	if set != r.options.Agent {
 		leave, err = r.enter(account)
 	}
 	if err != nil {
@@ -92,7 +137,7 @@ func (r *Renderings) Render(set placement.Set, account string, release placement
 	select {
 	case out := <-done:
 		return out.rendered, out.err
-	case <-r.stopped:
+	case <-r.options.Stopped:
 		return nil, access.ErrStopped
 	case <-timer.C:
 		return nil, tooLong("rendering the chart of release %s has not ended within %s", release, Limit)
@@ -103,6 +148,32 @@ func (r *Renderings) Render(set placement.Set, account string, release placement
 func (r *Renderings) Run(set placement.Set, account string, release placement.Release, deployment string, build func() error) error {
 	_, err := r.Render(set, account, release, deployment, func() (map[string]string, error) { return nil, build() })
 	return err
+}
+
+// turn waits for the place of the renderings that have ended a process, and returns the function that gives it back. All others
+// need none. It refuses one that has ended too many.
+func (r *Renderings) turn(release placement.Release, deployment string) (leave func(), err error) {
+	r.mu.Lock()
+	ended := r.journal.endedDuring(release, deployment)
+	r.mu.Unlock()
+	switch {
+	case ended == 0:
+		return func() {}, nil
+	case ended >= mostEnded && r.options.Clock().Before(r.started.Add(refusal)):
+		return nil, outcome.Because(conditions.ReasonRenderingFailed, fmt.Errorf("the agent's process has ended %d times while it rendered the chart of release "+
+			"%s, probably for lack of memory: correct what its templates or its kustomization produce, or raise the memory limit of the agent; "+
+			"the agent tries this again %s after its start", ended, release, refusal))
+	}
+	timer := time.NewTimer(Limit)
+	defer timer.Stop()
+	select {
+	case r.alone <- struct{}{}:
+		return func() { <-r.alone }, nil
+	case <-r.options.Stopped:
+		return nil, access.ErrStopped
+	case <-timer.C:
+		return nil, tooLong("release %s waits for the rendering of another one", release)
+	}
 }
 
 // begin records a rendering. It returns false if too many of the release have not ended.
@@ -118,12 +189,14 @@ func (r *Renderings) begin(release placement.Release, deployment string) bool {
 		r.running[release] = running
 	}
 	running[deployment] = true
+	r.journal.begin(release, deployment)
 	return true
 }
 
 func (r *Renderings) end(release placement.Release, deployment string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.journal.end(release, deployment)
 	if delete(r.running[release], deployment); len(r.running[release]) == 0 {
 		delete(r.running, release)
 	}
@@ -156,7 +229,7 @@ func (r *Renderings) enter(account string) (leave func(), err error) {
 	select {
 	case p.taken <- struct{}{}:
 		return leave, nil
-	case <-r.stopped:
+	case <-r.options.Stopped:
 		return nil, access.ErrStopped
 	case <-timer.C:
 		p.stuck.Store(true)

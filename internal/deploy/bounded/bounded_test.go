@@ -3,6 +3,7 @@ package bounded
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -21,6 +22,11 @@ var (
 	own, users = placement.AgentSet(""), placement.SetOf("web", "")
 )
 
+// limited returns Renderings that are not recorded.
+func limited(stopped <-chan struct{}) *Renderings {
+	return New(Options{Stopped: stopped, Agent: own, Clock: time.Now, Log: slog.New(slog.DiscardHandler)})
+}
+
 // expectTooLong fails the test unless the error tells the user about an endless template.
 func expectTooLong(t *testing.T, err error, want string) {
 	t.Helper()
@@ -31,7 +37,7 @@ func expectTooLong(t *testing.T, err error, want string) {
 
 func TestRender_ReturnsTheResult(t *testing.T) {
 	failure := errors.New("no good")
-	for name, r := range map[string]*Renderings{"limited": New(nil, own), "without a limit": nil} {
+	for name, r := range map[string]*Renderings{"limited": limited(nil), "without a limit": nil} {
 		t.Run(name, func(t *testing.T) {
 			for range 2 * mostLeft { // those that end do not count
 				rendered, err := r.Render(users, "", web, "1", func() (map[string]string, error) { return map[string]string{"a": "b"}, failure })
@@ -44,14 +50,14 @@ func TestRender_ReturnsTheResult(t *testing.T) {
 }
 
 func TestPanic_IsAnError(t *testing.T) {
-	if _, err := New(nil, own).Render(users, "", web, "1", func() (map[string]string, error) { panic("boom") }); err == nil || err.Error() != "panic: boom" {
+	if _, err := limited(nil).Render(users, "", web, "1", func() (map[string]string, error) { panic("boom") }); err == nil || err.Error() != "panic: boom" {
 		t.Errorf("error %v", err)
 	}
 }
 
 func TestEndlessTemplates_DoNotKeepTheWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, endless := New(nil, own), make(chan struct{})
+		r, endless := limited(nil), make(chan struct{})
 		render := func(release placement.Release, deployment string) error {
 			_, err := r.Render(users, "", release, deployment, func() (map[string]string, error) {
 				<-endless
@@ -82,7 +88,7 @@ func TestEndlessTemplates_DoNotKeepTheWorker(t *testing.T) {
 
 func TestEndlessTemplatesOfOneAccount_AreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, endless, running := New(nil, own), make(chan struct{}), atomic.Int32{}
+		r, endless, running := limited(nil), make(chan struct{}), atomic.Int32{}
 		render := func(account string, i int) error {
 			_, err := r.Render(users, account, placement.Release{Namespace: account, Name: fmt.Sprint(i)}, "1", func() (map[string]string, error) {
 				defer running.Add(-1)
@@ -127,7 +133,7 @@ func TestEndlessTemplatesOfOneAccount_AreLimited(t *testing.T) {
 
 func TestEndlessTemplatesWithoutAnAccount_LeaveTheAgentsBundle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, endless := New(nil, own), make(chan struct{})
+		r, endless := limited(nil), make(chan struct{})
 		var waiting sync.WaitGroup
 		for i := range perAccount {
 			waiting.Go(func() {
@@ -151,7 +157,7 @@ func TestStoppingAgent_DoesNotWait(t *testing.T) {
 	stopped, endless := make(chan struct{}), make(chan struct{})
 	defer close(endless)
 	close(stopped)
-	_, err := New(stopped, own).Render(users, "", web, "1", func() (map[string]string, error) {
+	_, err := limited(stopped).Render(users, "", web, "1", func() (map[string]string, error) {
 		<-endless
 		return nil, nil
 	})

@@ -1,9 +1,11 @@
 package release
 
 import (
+	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"helm.sh/helm/v3/pkg/chart"
 	"helm.sh/helm/v3/pkg/chartutil"
@@ -23,7 +25,7 @@ func TestValuesSchema_IsLimitedLikeTemplates(t *testing.T) {
 			Chart: c, Options: &fleet.BundleDeploymentOptions{}, Release: placement.Release{Namespace: "web", Name: "web"}, DeploymentID: "1",
 			Finish: &source.PostRenderer{Package: &source.Package{Chart: c}},
 		}
-		bounds, endless := bounded.New(nil, placement.AgentSet("")), make(chan struct{})
+		bounds, endless := bounded.New(bounded.Options{Agent: placement.AgentSet(""), Clock: time.Now, Log: slog.New(slog.DiscardHandler)}), make(chan struct{})
 		go func() {
 			_ = bounds.Run(in.Set, "", in.Release, in.DeploymentID, func() error {
 				<-endless

@@ -1,0 +1,168 @@
+package bounded
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fleet-hub/fleet/internal/deploy/outcome"
+	"github.com/fleet-hub/fleet/internal/deploy/placement"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
+)
+
+// pod is where the processes of one pod follow each other.
+type pod struct {
+	t   *testing.T
+	dir string
+	// killed is closed at the end of the test, and ends what the processes have rendered until then.
+	killed chan struct{}
+}
+
+func newPod(t *testing.T) *pod {
+	t.Helper()
+	p := &pod{t: t, dir: filepath.Join(t.TempDir(), "journal"), killed: make(chan struct{})}
+	t.Cleanup(func() { close(p.killed) })
+	return p
+}
+
+func (p *pod) process() *Renderings {
+	return New(Options{Agent: own, Journal: p.dir, Clock: time.Now, Log: slog.New(slog.DiscardHandler)})
+}
+
+// render begins a rendering that does not end before the test, as if the process were killed meanwhile. The result is closed
+// when it runs.
+func (p *pod) render(r *Renderings, set placement.Set, release placement.Release, deployment string) (running chan struct{}) {
+	running = make(chan struct{})
+	go func() {
+		_, _ = r.Render(set, "", release, deployment, func() (map[string]string, error) {
+			close(running)
+			<-p.killed
+			return nil, nil
+		})
+	}()
+	synctest.Wait()
+	return running
+}
+
+func runs(running chan struct{}) bool {
+	select {
+	case <-running:
+		return true
+	default:
+		return false
+	}
+}
+
+// rendered renders something that ends at once.
+func rendered(r *Renderings, set placement.Set, release placement.Release, deployment string) error {
+	return r.Run(set, "", release, deployment, func() error { return nil })
+}
+
+func TestRenderingThatEndsProcesses_IsRefusedForAnHour(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPod(t)
+		for attempt := range mostEnded {
+			if !runs(p.render(p.process(), users, web, "1")) {
+				t.Fatalf("attempt %d did not run", attempt)
+			}
+		}
+		last := p.process()
+		err := rendered(last, users, web, "1")
+		if err == nil || !strings.Contains(err.Error(), "has ended 3 times") || outcome.ReasonOf(err) != conditions.ReasonRenderingFailed {
+			t.Errorf("error %v, want that the process has ended three times", err)
+		}
+		if err := rendered(last, users, web, "2"); err != nil {
+			t.Errorf("another deployment of the release: %v", err)
+		}
+		<-time.After(refusal)
+		if err := rendered(last, users, web, "1"); err != nil {
+			t.Errorf("after an hour: %v", err)
+		}
+		if err := rendered(p.process(), users, web, "1"); err != nil {
+			t.Errorf("in the next process, after a success: %v", err)
+		}
+	})
+}
+
+func TestRenderingsThatWereInterrupted_RunOneAfterTheOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, shop := newPod(t), placement.Release{Namespace: "shop", Name: "shop"}
+		first := p.process()
+		p.render(first, users, web, "1")
+		p.render(first, users, shop, "1")
+		next := p.process()
+		if !runs(p.render(next, users, web, "1")) {
+			t.Error("the first does not run")
+		}
+		other := p.render(next, users, shop, "1")
+		if runs(other) {
+			t.Error("both run at the same time")
+		}
+		if err := rendered(next, users, placement.Release{Namespace: "x", Name: "x"}, "1"); err != nil {
+			t.Errorf("one that was not interrupted: %v", err)
+		}
+		<-time.After(Limit) // the first may be endless
+		synctest.Wait()
+		if !runs(p.render(next, users, shop, "1")) {
+			t.Error("the other does not run after the first was left running")
+		}
+	})
+}
+
+func TestClosedRenderings_HaveNotEndedTheProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPod(t)
+		for range mostEnded {
+			r := p.process()
+			p.render(r, users, web, "1")
+			r.Close()
+		}
+		if err := rendered(p.process(), users, web, "1"); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestOwnBundle_IsNotRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPod(t)
+		for range mostEnded {
+			p.render(p.process(), own, web, "1")
+		}
+		if err := rendered(p.process(), own, web, "1"); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestUnreadableEntries_AreRemoved(t *testing.T) {
+	p := newPod(t)
+	p.process()
+	for name, content := range map[string]string{"empty": "", "forged": `{"release":"web/web","deployment":"1","ended":9}`} {
+		if err := os.WriteFile(filepath.Join(p.dir, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := p.process()
+	if files, err := os.ReadDir(p.dir); err != nil || len(files) > 0 {
+		t.Errorf("%d files remain, error %v", len(files), err)
+	}
+	if err := rendered(r, users, web, "1"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestDirectoryThatCannotBeWritten_RecordsNothing(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := New(Options{Agent: own, Journal: filepath.Join(file, "journal"), Clock: time.Now, Log: slog.New(slog.DiscardHandler)})
+	if err := rendered(r, users, web, "1"); err != nil {
+		t.Error(err)
+	}
+}
