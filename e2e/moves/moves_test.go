@@ -14,7 +14,6 @@ import (
 
 	"github.com/fleet-hub/fleet/e2e/framework"
 	"github.com/fleet-hub/fleet/e2e/framework/client"
-	"github.com/fleet-hub/fleet/e2e/framework/suite"
 	"github.com/fleet-hub/fleet/e2e/framework/transcript"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -31,7 +30,7 @@ var prepare = sync.OnceValue(func() error {
 	return world.InstallHubOn(ctx, isle, values)
 })
 
-// mover is a cluster that moves. Each place has the Bundle everywhere for it, and the first one also the Bundle before.
+// mover is cluster fen in a story. Each place has the Bundle everywhere for it, and the first one also the Bundle before.
 type mover struct {
 	name, everywhere, before string
 
@@ -96,7 +95,7 @@ func (m *mover) bundle(workspace, name string) *fleet.Bundle {
 // inNamespace returns the UIDs of the ConfigMaps and the release records of a namespace.
 func (m *mover) inNamespace(ctx SpecContext, namespace string) map[string]types.UID {
 	GinkgoHelper()
-	core, found := world.On(m.name).Kube.CoreV1(), map[string]types.UID{}
+	core, found := world.On(fen).Kube.CoreV1(), map[string]types.UID{}
 	configMaps, err := core.ConfigMaps(namespace).List(ctx, metav1.ListOptions{})
 	Expect(err).NotTo(HaveOccurred())
 	for i := range configMaps.Items {
@@ -118,7 +117,7 @@ func (m *mover) settle(ctx SpecContext) {
 			Should(And(HaveKey("ConfigMap "+name), HaveKey("Secret sh.helm.release.v1."+name+".v1")))
 	}
 	m.uids = m.inNamespace(ctx, m.everywhere)
-	factory := informers.NewSharedInformerFactoryWithOptions(world.On(m.name).Kube, 0, informers.WithNamespace(m.everywhere))
+	factory := informers.NewSharedInformerFactoryWithOptions(world.On(fen).Kube, 0, informers.WithNamespace(m.everywhere))
 	for _, informer := range []cache.SharedIndexInformer{factory.Core().V1().ConfigMaps().Informer(), factory.Core().V1().Secrets().Informer()} {
 		_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{DeleteFunc: func(object any) {
 			key, _ := cache.DeletionHandlingMetaNamespaceKeyFunc(object) // cannot fail: these are objects
@@ -140,10 +139,10 @@ func (m *mover) settle(ctx SpecContext) {
 func (m *mover) hasMoved(ctx SpecContext, to, workspace string) {
 	GinkgoHelper()
 	_, err := client.Until(ctx, client.Await{
-		From: world.On(to).Fleet, Resource: client.Clusters, Namespace: workspace, Name: m.name, For: "two ready Bundles", Within: framework.Patience,
+		From: world.On(to).Fleet, Resource: client.Clusters, Namespace: workspace, Name: fen, For: "two ready Bundles", Within: framework.Patience,
 	}, func(c *fleet.Cluster) bool { return c.Status.Summary.DesiredReady == 2 && c.Status.Summary.Ready == 2 })
 	Expect(err).NotTo(HaveOccurred())
-	Expect(run(ctx, "", "doctor", "cluster", m.name, "--context", to, "-n", workspace).Code).To(Equal(exit.Done))
+	Expect(run(ctx, "", "doctor", "cluster", fen, "--context", to, "-n", workspace).Code).To(Equal(exit.Done))
 	now := m.inNamespace(ctx, m.everywhere)
 	for object, uid := range m.uids {
 		Expect(now).To(HaveKeyWithValue(object, uid))
@@ -152,7 +151,7 @@ func (m *mover) hasMoved(ctx SpecContext, to, workspace string) {
 	defer m.mu.Unlock()
 	Expect(m.deleted).To(BeEmpty())
 	Eventually(func() error {
-		_, err := world.AgentPod(ctx, m.name) // the only one
+		_, err := world.AgentPod(ctx, fen) // the only one
 		return err
 	}).WithContext(ctx).WithTimeout(framework.Patience).Should(Succeed())
 }
@@ -165,57 +164,53 @@ func (m *mover) losesBefore(ctx SpecContext) {
 }
 
 var _ = Describe("A cluster that has joined moves", Ordered, func() {
-	suite.Uses(&world, moor)
-
-	m := newMover(moor)
+	m := newMover("joined")
 	BeforeAll(m.begin)
 	AfterAll(m.end)
 
 	It("from its first workspace", func(ctx SpecContext) {
-		joined := run(ctx, "", "join", "--hub-context", hub, "--context", moor, "--label", m.place())
+		joined := run(ctx, "", "join", "--hub-context", hub, "--context", fen, "--label", m.place())
 		Expect(joined.Code).To(Equal(exit.Done), joined.Stderr)
 		m.settle(ctx)
 	})
 
 	It("to another workspace, with the text of the new place in its hand before it has left", func(ctx SpecContext) {
-		created := run(ctx, "", "token", "create", moor, "--cluster", moor, "-n", team, "--label", m.place())
+		created := run(ctx, "", "token", "create", fen, "--cluster", fen, "-n", team, "--label", m.place())
 		Expect(created.Code).To(Equal(exit.Done), created.Stderr)
 		text, err := transcript.JoinText(created.Stdout)
 		Expect(err).NotTo(HaveOccurred())
-		refused := run(ctx, text, "join", "--context", moor)
+		refused := run(ctx, text, "join", "--context", fen)
 		Expect(refused.Code).To(Equal(exit.Refused), refused.Stderr)
-		Expect(advice(refused)).To(Equal([]string{"unregister", moor, "-n", framework.Workspace, "--keep-workloads"}))
+		Expect(advice(refused)).To(Equal([]string{"unregister", fen, "-n", framework.Workspace, "--keep-workloads"}))
 		var first fleet.Cluster // still works
-		Expect(world.Hub.Get(ctx, client.Clusters, framework.Workspace, moor, &first)).To(Succeed())
+		Expect(world.Hub.Get(ctx, client.Clusters, framework.Workspace, fen, &first)).To(Succeed())
 		Expect(first.Status.Agent.LastSeen.IsZero()).To(BeFalse())
 
 		Expect(run(ctx, "", advice(refused)...).Code).To(Equal(exit.Done))
-		moved := run(ctx, text, "join", "--context", moor)
+		moved := run(ctx, text, "join", "--context", fen)
 		Expect(moved.Code).To(Equal(exit.Done), moved.Stderr)
-		Expect(moved.Stdout).To(HavePrefix("joined as Cluster " + team + "/" + moor))
+		Expect(moved.Stdout).To(HavePrefix("joined as Cluster " + team + "/" + fen))
 		m.hasMoved(ctx, hub, team)
 		Expect(m.inNamespace(ctx, m.before)).To(HaveKey("ConfigMap " + m.before))
 	})
 
 	It("to another hub", func(ctx SpecContext) {
-		gone := run(ctx, "", "unregister", moor, "-n", team, "--keep-workloads")
+		gone := run(ctx, "", "unregister", fen, "-n", team, "--keep-workloads")
 		Expect(gone.Code).To(Equal(exit.Done), gone.Stderr)
-		moved := run(ctx, "", "join", "--hub-context", isle, "--context", moor, "--label", m.place(), "--set", "garbageCollectionInterval="+soon)
+		moved := run(ctx, "", "join", "--hub-context", isle, "--context", fen, "--label", m.place(), "--set", "garbageCollectionInterval="+soon)
 		Expect(moved.Code).To(Equal(exit.Done), moved.Stderr)
 		m.hasMoved(ctx, isle, framework.Workspace)
 		m.losesBefore(ctx)
 	})
 
 	It("nowhere else", func(ctx SpecContext) {
-		Expect(run(ctx, "", "unregister", moor, "--context", isle, "--keep-workloads", "--cluster-context", moor).Code).To(Equal(exit.Done))
-		Expect(world.AgentRemains(ctx, moor)).To(BeEmpty())
+		Expect(run(ctx, "", "unregister", fen, "--context", isle, "--keep-workloads", "--cluster-context", fen).Code).To(Equal(exit.Done))
+		Expect(world.AgentRemains(ctx, fen)).To(BeEmpty())
 	})
 })
 
 var _ = Describe("An imported cluster moves", Ordered, func() {
-	suite.Uses(&world, fen)
-
-	m := newMover(fen)
+	m := newMover("imported")
 	BeforeAll(m.begin)
 	AfterAll(m.end)
 

@@ -18,8 +18,7 @@ import (
 const (
 	hub  = framework.HubName
 	isle = "isle" // is another hub
-	moor = "moor" // has joined
-	fen  = "fen"  // is imported
+	fen  = "fen"  // moves; each story leaves no agent on it
 	team = "team-b"
 )
 
@@ -33,7 +32,7 @@ func TestMoves(t *testing.T) {
 	RunSpecs(t, "clusters that move")
 }
 
-var _ = suite.Share(&world, framework.Options{Downstreams: []string{isle, moor, fen}, Later: []string{moor, fen}, OtherHubs: []string{isle}}, settings())
+var _ = suite.Share(&world, framework.Options{Downstreams: []string{isle, fen}, OtherHubs: []string{isle}}, settings())
 
 // settings are the values of the hub's chart.
 func settings() map[string]any {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/fleet-hub/fleet/e2e/framework"
 	"github.com/fleet-hub/fleet/e2e/framework/client"
-	"github.com/fleet-hub/fleet/e2e/framework/suite"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
@@ -29,8 +28,6 @@ func owner(ctx SpecContext) string {
 }
 
 var _ = Describe("A cluster that two Clusters import", Ordered, func() {
-	suite.Uses(&world, fen)
-
 	It("belongs to the later one", func(ctx SpecContext) {
 		Expect(prepare()).To(Succeed())
 		Expect(world.Import(ctx, fen, nil)).To(Succeed())
