@@ -23,7 +23,6 @@ import (
 
 	"github.com/fleet-hub/fleet/e2e/framework"
 	"github.com/fleet-hub/fleet/e2e/framework/client"
-	"github.com/fleet-hub/fleet/e2e/framework/suite"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -145,8 +144,6 @@ func configure(ctx SpecContext, keys map[string]any) (before map[string]any) {
 }
 
 var _ = Describe("A user makes a mistake", Ordered, func() {
-	suite.Uses(&world, spare)
-
 	var undisturbed func(SpecContext)
 	// together are the mistakes that are made before the first story, so that their waits overlap.
 	together := map[string]mistake{}

@@ -18,7 +18,6 @@ import (
 	"github.com/fleet-hub/fleet/e2e/framework"
 	"github.com/fleet-hub/fleet/e2e/framework/client"
 	"github.com/fleet-hub/fleet/e2e/framework/faults"
-	"github.com/fleet-hub/fleet/e2e/framework/suite"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/register/hubclient"
@@ -96,9 +95,10 @@ var _ = Describe("An agent survives failures", Ordered, func() {
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(func() { _ = proxy.Close() }) // a story may have closed it
 	})
+	AfterAll(func(ctx SpecContext) { unregister(ctx, names.Cluster(clientID)) })
 
 	It("is killed after each kind of request: it is registered once", func(ctx SpecContext) {
-		k := &killer{cluster: rough}
+		k := &killer{cluster: spare}
 		for _, request := range [][2]string{
 			{"create", "clusterregistrations"}, {"get", "secrets"}, {"list", "bundledeployments"}, {"patch", "clusters/status"},
 		} {
@@ -108,11 +108,11 @@ var _ = Describe("An agent survives failures", Ordered, func() {
 		// read with get.
 		proxy.Add(faults.Rule{Match: faults.Match{Verb: "watch", Resource: "secrets"}, Fault: faults.Answer(http.StatusForbidden)})
 		var err error
-		values, err = world.TokenValues(ctx, rough)
+		values, err = world.TokenValues(ctx, spare)
 		Expect(err).NotTo(HaveOccurred())
 		values["apiServerURL"], values["apiServerCA"] = proxy.URL, string(proxy.CA)
 		values["clientID"], values["agentCheckinInterval"] = clientID, checkin
-		Expect(world.InstallAgent(ctx, rough, values)).To(Succeed())
+		Expect(world.InstallAgent(ctx, spare, values)).To(Succeed())
 
 		By("being killed four times")
 		Eventually(func(g Gomega) {
@@ -123,7 +123,7 @@ var _ = Describe("An agent survives failures", Ordered, func() {
 		proxy.Clear()
 
 		By("registering nevertheless, with one Cluster and one registration")
-		cluster, err = world.Joined(ctx, framework.Workspace, rough, func(c *fleet.Cluster) bool { return c.Spec.ClientID == clientID })
+		cluster, err = world.Joined(ctx, framework.Workspace, spare, func(c *fleet.Cluster) bool { return c.Spec.ClientID == clientID })
 		Expect(err).NotTo(HaveOccurred())
 		cluster, err = world.SeenAfter(ctx, cluster, cluster.Status.Agent.LastSeen.Time, framework.Patience)
 		Expect(err).NotTo(HaveOccurred())
@@ -137,9 +137,9 @@ var _ = Describe("An agent survives failures", Ordered, func() {
 		for _, other := range clusters.Items {
 			Expect(other.Spec.ClientID == clientID).To(Equal(other.Name == cluster.Name), other.Name)
 		}
-		Expect(storedAccess(ctx, rough).Server).To(Equal(proxy.URL))
+		Expect(storedAccess(ctx, spare).Server).To(Equal(proxy.URL))
 		Eventually(func(g Gomega) {
-			_, err := world.On(rough).Kube.CoreV1().Secrets(names.SystemNamespace).Get(ctx, names.AgentBootstrap, metav1.GetOptions{})
+			_, err := world.On(spare).Kube.CoreV1().Secrets(names.SystemNamespace).Get(ctx, names.AgentBootstrap, metav1.GetOptions{})
 			g.Expect(apierrors.IsNotFound(err)).To(BeTrue(), "the bootstrap secret is still there: %v", err)
 		}).WithContext(ctx).WithTimeout(framework.Patience).Should(Succeed())
 	})
@@ -150,9 +150,9 @@ var _ = Describe("An agent survives failures", Ordered, func() {
 		proxy.Cut()
 		proxy.Impersonate(true)
 		Eventually(func(g Gomega) {
-			pod, err := world.AgentPod(ctx, rough)
+			pod, err := world.AgentPod(ctx, spare)
 			g.Expect(err).NotTo(HaveOccurred())
-			log, err := world.PodLog(rough, pod.Namespace, pod.Name)
+			log, err := world.PodLog(spare, pod.Namespace, pod.Name)
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(string(log)).To(ContainSubstring("signed by unknown authority"))
 		}).WithContext(ctx).WithTimeout(framework.Patience).Should(Succeed())
@@ -167,12 +167,12 @@ var _ = Describe("An agent survives failures", Ordered, func() {
 	It("gets another address and CA of its hub by helm upgrade: it keeps its identity", func(ctx SpecContext) {
 		before, err := world.Registrations(ctx, framework.Workspace, clientID)
 		Expect(err).NotTo(HaveOccurred())
-		want := storedAccess(ctx, rough)
+		want := storedAccess(ctx, spare)
 		want.Server, want.CA = world.Plane.Hub.URL, world.Plane.Hub.CA
 
 		values["apiServerURL"], values["apiServerCA"] = want.Server, string(want.CA)
-		Expect(world.InstallAgent(ctx, rough, values)).To(Succeed())
-		Eventually(func() hubclient.Access { return storedAccess(ctx, rough) }).WithContext(ctx).WithTimeout(framework.Patience).Should(Equal(want))
+		Expect(world.InstallAgent(ctx, spare, values)).To(Succeed())
+		Eventually(func() hubclient.Access { return storedAccess(ctx, spare) }).WithContext(ctx).WithTimeout(framework.Patience).Should(Equal(want))
 		Expect(proxy.Close()).To(Succeed())
 		_, err = world.SeenAfter(ctx, cluster, time.Now(), framework.Patience)
 		Expect(err).NotTo(HaveOccurred())
@@ -183,13 +183,13 @@ var _ = Describe("An agent survives failures", Ordered, func() {
 })
 
 var _ = Describe("An agent moves to another namespace", Ordered, func() {
-	suite.Uses(&world, spare)
-
 	const (
 		nomad = "nomad"
 		here  = "fleet-here"
 		there = "fleet-there"
 	)
+
+	AfterAll(func(ctx SpecContext) { unregister(ctx, nomad) })
 
 	It("registers from the first", func(ctx SpecContext) {
 		secret := &corev1.Secret{

@@ -9,7 +9,9 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/fleet-hub/fleet/e2e/framework"
+	"github.com/fleet-hub/fleet/e2e/framework/commandline"
 	"github.com/fleet-hub/fleet/e2e/framework/suite"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -17,15 +19,13 @@ import (
 const (
 	east  = "east"  // is imported
 	west  = "west"  // comes by itself
-	north = "north" // comes by itself, and is expected
-	spare = "spare" // is imported again and again
-	rough = "rough" // comes by itself, through whatever happens to it
+	spare = "spare" // registers again and again; each story unregisters it
 )
 
 // checkin is the time between two heartbeats of the stories' agents.
 const checkin = "5s"
 
-// world is what all stories share; each has a cluster of its own.
+// world is what all stories share.
 var world *framework.World
 
 // arrivedAs is the pod in which west's agent has joined.
@@ -40,7 +40,7 @@ func TestStories(t *testing.T) {
 }
 
 var _ = suite.Share(&world, framework.Options{
-	Downstreams: []string{east, west, north, spare, rough}, Later: []string{spare},
+	Downstreams: []string{east, west, spare},
 }, map[string]any{
 	"agentCheckinInterval": checkin,
 	"leaderElection":       map[string]any{"leaseDuration": "12s", "renewDeadline": "10s", "retryPeriod": "2s"},
@@ -74,4 +74,12 @@ func arrived(ctx SpecContext) *fleet.Cluster {
 		arrivedAs = pod.Name
 	}
 	return joined[west]
+}
+
+// unregister removes a Cluster from the hub, and its agent from spare.
+func unregister(ctx SpecContext, cluster string) {
+	GinkgoHelper()
+	left, err := commandline.Run(ctx, world.User, "", "unregister", cluster, "-n", framework.Workspace, "--cluster-context", spare)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(left.Code).To(Equal(exit.Done), left.Stderr)
 }

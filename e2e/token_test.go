@@ -51,12 +51,15 @@ var _ = Describe("Only the cluster reaches the hub: helm install fleet-agent wit
 		values, err := world.TokenValues(ctx, "unused")
 		Expect(err).NotTo(HaveOccurred())
 		values["internal"] = map[string]any{"managedReleaseName": "another"}
-		Expect(world.InstallAgent(ctx, north, values)).To(MatchError(ContainSubstring("another")))
+		Expect(world.InstallAgent(ctx, spare, values)).To(MatchError(ContainSubstring("another")))
 	})
 })
 
 var _ = Describe("A cluster is expected: a Cluster with its client ID exists before the agent", Ordered, func() {
+	const north = "north"
 	var expected *fleet.Cluster
+
+	AfterAll(func(ctx SpecContext) { unregister(ctx, north) })
 
 	It("is found by its client ID", func(ctx SpecContext) {
 		expected = &fleet.Cluster{
@@ -68,7 +71,7 @@ var _ = Describe("A cluster is expected: a Cluster with its client ID exists bef
 		Expect(err).NotTo(HaveOccurred())
 		values["clientID"] = expected.Spec.ClientID
 		values["labels"] = map[string]any{"env": "ignored"}
-		Expect(world.InstallAgent(ctx, north, values)).To(Succeed())
+		Expect(world.InstallAgent(ctx, spare, values)).To(Succeed())
 
 		cluster, err := world.Joined(ctx, framework.Workspace, north, framework.Named(north))
 		Expect(err).NotTo(HaveOccurred())

@@ -13,20 +13,6 @@ import (
 // starting limits the start of a world. It takes longest if the product has to be built first.
 const starting = 15 * time.Minute
 
-// Uses starts these clusters of Options.Later before the stories of an ordered container, and ends them afterwards.
-func Uses(world **framework.World, clusters ...string) {
-	ginkgo.BeforeAll(func(ctx ginkgo.SpecContext) {
-		for _, name := range clusters {
-			gomega.Expect((*world).Cluster(name).Start(ctx)).To(gomega.Succeed())
-		}
-	}, ginkgo.NodeTimeout(starting))
-	ginkgo.AfterAll(func() {
-		for _, name := range clusters {
-			gomega.Expect((*world).Cluster(name).End()).To(gomega.Succeed())
-		}
-	})
-}
-
 // Share starts a world before the first story of a suite, stores it in *world, and installs the hub with these chart
 // values. The world ends with the suite. If a story fails, its logs are kept and the report contains the state of the
 // hub. Call it once, to initialize a package variable; the result has no meaning.
