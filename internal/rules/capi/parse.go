@@ -104,19 +104,15 @@ func labelsOf(all map[string]string) (copied, selectable map[string]string, left
 	return copied, selectable, leftOut
 }
 
-// toolPrefixes are the prefixes of labels with which Fleet and GitOps tools mark the objects that they manage. A tool deletes an
-// object with its label that is not in its source, as the Cluster of Fleet would be.
-var toolPrefixes = []string{
-	"fleet.cattle.io/", "management.cattle.io/", "objectset.rio.cattle.io/", "argocd.argoproj.io/",
-	"kustomize.toolkit.fluxcd.io/", "helm.toolkit.fluxcd.io/", "kapp.k14s.io/",
-}
-
+// isOfATool reports whether Fleet or a GitOps tool marks the objects that it manages with this label. A tool deletes an object with
+// its label that is not in its source, as the Cluster of Fleet would be.
 func isOfATool(key string) bool {
-	switch key {
-	case "app.kubernetes.io/instance", "app.kubernetes.io/managed-by":
+	switch prefix, _, _ := strings.Cut(key, "/"); prefix {
+	case "fleet.cattle.io", "management.cattle.io", "objectset.rio.cattle.io", "argocd.argoproj.io",
+		"kustomize.toolkit.fluxcd.io", "helm.toolkit.fluxcd.io", "kapp.k14s.io":
 		return true
 	}
-	return slices.ContainsFunc(toolPrefixes, func(prefix string) bool { return strings.HasPrefix(key, prefix) })
+	return key == "app.kubernetes.io/instance" || key == "app.kubernetes.io/managed-by"
 }
 
 // isInitialized reads the field of v1beta2, the condition of both versions, and the field of v1beta1.
