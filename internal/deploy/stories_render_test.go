@@ -131,10 +131,10 @@ func TestChartThatEndsTheAgent_IsReported(t *testing.T) {
 	for range 3 {
 		running, process := make(chan struct{}), bounded.New(bounded.Options{Journal: journal, Clock: time.Now, Log: slog.New(slog.DiscardHandler), Agent: placement.AgentSet("")})
 		go func() {
-			_ = process.Run(placement.SetOf("bad", ""), "", placement.ReleaseOf("bad", &bad.Spec.Options), bad.Spec.DeploymentID, func() error {
+			_, _ = process.Render(placement.SetOf("bad", ""), "", placement.ReleaseOf("bad", &bad.Spec.Options), bad.Spec.DeploymentID, func() (map[string]string, error) {
 				close(running)
 				<-killed
-				return nil
+				return nil, nil
 			})
 		}()
 		<-running

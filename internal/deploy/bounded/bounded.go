@@ -86,7 +86,7 @@ func (r *Renderings) Close() {
 	defer r.mu.Unlock()
 	for release, deployments := range r.running {
 		for deployment := range deployments {
-			r.journal.end(release, deployment)
+			r.journal.stop(release, deployment)
 		}
 	}
 }
@@ -115,6 +115,7 @@ func (r *Renderings) Render(set placement.Set, account string, release placement
 		r.end(release, deployment)
 		return nil, err
 	}
+	r.record(r.journal.begin, release, deployment)
 	type result struct {
 		rendered map[string]string
 		err      error
@@ -125,6 +126,7 @@ func (r *Renderings) Render(set placement.Set, account string, release placement
 		defer func() { done <- out }() // last, because the caller may try again at once
 		defer r.end(release, deployment)
 		defer leave()
+		defer r.record(r.journal.end, release, deployment)
 		defer func() {
 			if cause := recover(); cause != nil {
 				out.err = fmt.Errorf("panic: %v", cause)
@@ -144,9 +146,9 @@ func (r *Renderings) Render(set placement.Set, account string, release placement
 	}
 }
 
-// Run calls build like Render.
+// Run calls build like Render, for the kustomization of a deployment. It counts apart from the templates, which are rendered before it.
 func (r *Renderings) Run(set placement.Set, account string, release placement.Release, deployment string, build func() error) error {
-	_, err := r.Render(set, account, release, deployment, func() (map[string]string, error) { return nil, build() })
+	_, err := r.Render(set, account, release, deployment+" kustomization", func() (map[string]string, error) { return nil, build() })
 	return err
 }
 
@@ -176,7 +178,7 @@ func (r *Renderings) turn(release placement.Release, deployment string) (leave f
 	}
 }
 
-// begin records a rendering. It returns false if too many of the release have not ended.
+// begin counts a rendering. It returns false if too many of the release have not ended.
 func (r *Renderings) begin(release placement.Release, deployment string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -189,17 +191,22 @@ func (r *Renderings) begin(release placement.Release, deployment string) bool {
 		r.running[release] = running
 	}
 	running[deployment] = true
-	r.journal.begin(release, deployment)
 	return true
 }
 
 func (r *Renderings) end(release placement.Release, deployment string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.journal.end(release, deployment)
 	if delete(r.running[release], deployment); len(r.running[release]) == 0 {
 		delete(r.running, release)
 	}
+}
+
+// record changes the journal.
+func (r *Renderings) record(change func(placement.Release, string), release placement.Release, deployment string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	change(release, deployment)
 }
 
 // enter takes a place of a service account, and returns the function that gives it back. It waits for one, unless no place became

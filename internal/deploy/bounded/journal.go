@@ -74,7 +74,17 @@ func (j *journal) begin(release placement.Release, deployment string) {
 	j.write(e)
 }
 
-// end forgets a rendering that has ended, or was stopped together with the agent.
+// stop records that a rendering is stopped on purpose, together with the agent.
+func (j *journal) stop(release placement.Release, deployment string) {
+	e := entry{Release: release.String(), Deployment: deployment}
+	if e.Ended = j.ended[e.key()]; e.Ended > 0 {
+		j.write(e)
+		return
+	}
+	j.end(release, deployment)
+}
+
+// end forgets a rendering that has ended.
 func (j *journal) end(release placement.Release, deployment string) {
 	key := entry{Release: release.String(), Deployment: deployment}.key()
 	delete(j.ended, key)

@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -59,7 +60,8 @@ func runs(running chan struct{}) bool {
 
 // rendered renders something that ends at once.
 func rendered(r *Renderings, set placement.Set, release placement.Release, deployment string) error {
-	return r.Run(set, "", release, deployment, func() error { return nil })
+	_, err := r.Render(set, "", release, deployment, func() (map[string]string, error) { return nil, nil })
+	return err
 }
 
 func TestRenderingThatEndsProcesses_IsRefusedForAnHour(t *testing.T) {
@@ -84,6 +86,55 @@ func TestRenderingThatEndsProcesses_IsRefusedForAnHour(t *testing.T) {
 		}
 		if err := rendered(p.process(), users, web, "1"); err != nil {
 			t.Errorf("in the next process, after a success: %v", err)
+		}
+	})
+}
+
+// Templates are rendered before each kustomization, and must not hide what that does.
+func TestKustomizationThatEndsProcesses_IsRefusedAlthoughItsTemplatesRender(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPod(t)
+		templates := func(r *Renderings) {
+			if err := rendered(r, users, web, "1"); err != nil {
+				t.Errorf("the templates: %v", err)
+			}
+		}
+		for range mostEnded {
+			r := p.process()
+			templates(r)
+			go func() {
+				_ = r.Run(users, "", web, "1", func() error {
+					<-p.killed
+					return nil
+				})
+			}()
+			synctest.Wait()
+		}
+		last := p.process()
+		templates(last)
+		if err := last.Run(users, "", web, "1", func() error { return nil }); err == nil || !strings.Contains(err.Error(), "has ended 3 times") {
+			t.Errorf("the kustomization: error %v, want that the process has ended three times", err)
+		}
+	})
+}
+
+// What waits for a place is not rendered, and a wait without success forgets nothing.
+func TestRenderingThatWaits_IsNotBlamed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPod(t)
+		p.render(p.process(), users, web, "1")
+		full := p.process()
+		for i := range perAccount {
+			p.render(full, users, placement.Release{Namespace: "other", Name: strconv.Itoa(i)}, "1")
+		}
+		waiting := p.render(full, users, web, "1")
+		<-time.After(Limit) // it gives up
+		synctest.Wait()
+		if runs(waiting) {
+			t.Fatal("it does not wait")
+		}
+		if got := p.process().journal.endedDuring(web, "1"); got != 1 {
+			t.Errorf("%d processes are said to have ended, want 1", got)
 		}
 	})
 }
@@ -116,12 +167,17 @@ func TestRenderingsThatWereInterrupted_RunOneAfterTheOther(t *testing.T) {
 func TestClosedRenderings_HaveNotEndedTheProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPod(t)
+		p.render(p.process(), users, web, "1")
 		for range mostEnded {
 			r := p.process()
 			p.render(r, users, web, "1")
 			r.Close()
 		}
-		if err := rendered(p.process(), users, web, "1"); err != nil {
+		last := p.process()
+		if got := last.journal.endedDuring(web, "1"); got != 1 {
+			t.Errorf("%d processes are said to have ended, want the one that was not closed", got)
+		}
+		if err := rendered(last, users, web, "1"); err != nil {
 			t.Error(err)
 		}
 	})
