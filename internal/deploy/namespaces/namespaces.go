@@ -158,10 +158,15 @@ func (n *Namespaces) takeOver(ctx context.Context, bd *fleet.BundleDeployment, c
 	}
 	owned := applycorev1.Namespace(current.Name).WithUID(current.UID).WithLabels(labels).WithAnnotations(annotations)
 	_, err = identity.Clientset.CoreV1().Namespaces().Apply(ctx, owned, metav1.ApplyOptions{FieldManager: manager})
-	if err != nil && !apierrors.IsForbidden(err) {
+	if err != nil && !isRefused(err) {
 		return fmt.Errorf("labelling namespace %s: %w", current.Name, err)
 	}
 	return nil
+}
+
+// isRefused reports whether rights, a policy or a webhook refuse a request.
+func isRefused(err error) bool {
+	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
 }
 
 // wakeFirst enqueues the BundleDeployments whose values a BundleDeployment has replaced, although they decide.

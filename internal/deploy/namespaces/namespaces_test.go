@@ -2,6 +2,7 @@ package namespaces
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"sync/atomic"
@@ -209,7 +210,7 @@ type trackedNamespace struct {
 	managedfieldstest.TestFieldManager
 
 	t      *testing.T
-	refuse bool // patches
+	refuse metav1.StatusReason // of patches
 	writes int
 }
 
@@ -223,9 +224,9 @@ func (s *trackedNamespace) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	switch {
-	case r.Method == http.MethodPatch && s.refuse:
-		w.WriteHeader(http.StatusForbidden)
-		_, _ = w.Write([]byte(`{"apiVersion":"v1","kind":"Status","status":"Failure","reason":"Forbidden","code":403}`))
+	case r.Method == http.MethodPatch && s.refuse != "":
+		w.WriteHeader(http.StatusUnprocessableEntity)
+		_, _ = fmt.Fprintf(w, `{"apiVersion":"v1","kind":"Status","status":"Failure","reason":%q}`, s.refuse)
 		return
 	case r.Method == http.MethodPatch && r.Header.Get("Content-Type") == string(types.ApplyYAMLPatchType):
 		if err := s.Apply(object, manager, false); err != nil {
@@ -248,14 +249,15 @@ func TestNamespaceLabelOfRancherFleet_IsRemovedWithItsOption(t *testing.T) {
 	options := fleet.BundleDeploymentOptions{NamespaceLabels: map[string]string{"ours": "y", "both": "y"}, NamespaceAnnotations: map[string]string{"note": "y"}}
 	remaining := map[string]string{"both": "y", "name": "web"}
 	for name, test := range map[string]struct {
-		refuse bool
+		refuse metav1.StatusReason
 		marked bool // the Namespace is an object of a bundle
 		writes int  // when the options are there
 		labels map[string]string
 		noted  bool
 	}{
 		"after a takeover: removed":                  {writes: 1, labels: remaining},
-		"the account may not patch: stays":           {refuse: true, writes: 2, labels: deploytest.With(remaining, map[string]string{"ours": "y"}), noted: true},
+		"the account may not patch: stays":           {refuse: metav1.StatusReasonForbidden, writes: 2, labels: deploytest.With(remaining, map[string]string{"ours": "y"}), noted: true},
+		"a policy refuses the patch: stays":          {refuse: metav1.StatusReasonInvalid, writes: 2, labels: deploytest.With(remaining, map[string]string{"ours": "y"}), noted: true},
 		"the Namespace is one of the objects: stays": {marked: true, labels: deploytest.With(remaining, map[string]string{"ours": "y", fleet.LabelSetHash: "h"}), noted: true},
 	} {
 		t.Run(name, func(t *testing.T) {
