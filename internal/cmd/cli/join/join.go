@@ -247,7 +247,14 @@ func (j *joiner) join(ctx context.Context) (Joined, error) {
 	if j.dryRun {
 		return Joined{}, j.preview(todo)
 	}
-	if err := j.phases.run(ctx, 4, "install the agent", func(ctx context.Context) (string, error) { return j.install(ctx, f, todo) }); err != nil {
+	if err := j.phases.run(ctx, 4, "install the agent", func(ctx context.Context) (string, error) {
+		if j.hubSide != nil { // only now it is certain that this cluster is that of the Cluster
+			if err := token.AddLabels(ctx, j.hubSide.cluster, *j.order); err != nil {
+				return "", j.onHub(err)
+			}
+		}
+		return j.install(ctx, f, todo)
+	}); err != nil {
 		return Joined{}, err
 	}
 	var joined Joined
@@ -291,20 +298,16 @@ func (j *joiner) readText(ctx context.Context) (note string, err error) {
 
 // readInput reads standard input until the context ends: a terminal may never end.
 func readInput(ctx context.Context, in io.Reader) (jointext.Text, error) {
-	type result struct {
-		text jointext.Text
-		err  error
-	}
-	done := make(chan result, 1)
+	done := make(chan func() (jointext.Text, error), 1)
 	go func() {
 		text, err := jointext.Read(in)
-		done <- result{text, err}
+		done <- func() (jointext.Text, error) { return text, err }
 	}()
 	select {
 	case <-ctx.Done():
 		return jointext.Text{}, ctx.Err()
-	case r := <-done:
-		return r.text, r.err
+	case result := <-done:
+		return result()
 	}
 }
 

@@ -270,8 +270,7 @@ type Made struct {
 	ClusterUID, TokenUID types.UID
 }
 
-// Ensure is like `fleet token create`, but if the token exists, it returns the join text of that, and only adds labels to the
-// Cluster.
+// Ensure is like `fleet token create`, but if the token exists, it returns the join text of that and changes nothing.
 func Ensure(ctx context.Context, hub *access.Cluster, o Order) (jointext.Text, Made, error) {
 	existing, err := hub.Tokens(o.Workspace).Get(ctx, o.Name, metav1.GetOptions{})
 	if err != nil {
@@ -284,14 +283,11 @@ func Ensure(ctx context.Context, hub *access.Cluster, o Order) (jointext.Text, M
 		return jointext.Text{}, Made{}, err
 	}
 	text, err := textOf(ctx, hub, existing, o.Cluster)
-	if err == nil {
-		err = addLabels(ctx, hub, o)
-	}
 	return text, Made{}, err
 }
 
-// addLabels gives the labels of an order to a Cluster that exists.
-func addLabels(ctx context.Context, hub *access.Cluster, o Order) error {
+// AddLabels gives the labels of an order to a Cluster that exists.
+func AddLabels(ctx context.Context, hub *access.Cluster, o Order) error {
 	if len(o.Labels) == 0 {
 		return nil
 	}

@@ -203,8 +203,12 @@ func TestTokenThatExists_ClusterGetsTheLabels(t *testing.T) {
 			order.Labels = map[string]string{labels: "prod"}
 		}
 		for range 2 {
-			if _, _, err := Ensure(t.Context(), server.Open(t), order); err != nil || len(server.Writes()) > writes {
+			before := len(server.Writes())
+			if _, _, err := Ensure(t.Context(), server.Open(t), order); err != nil || len(server.Writes()) > before {
 				t.Errorf("error %v, requests %v", err, server.Writes())
+			}
+			if err := AddLabels(t.Context(), server.Open(t), order); err != nil || len(server.Writes()) > writes {
+				t.Errorf("labels: error %v, requests %v", err, server.Writes())
 			}
 		}
 	}
