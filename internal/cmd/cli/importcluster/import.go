@@ -460,7 +460,8 @@ func (i *importer) tryCluster(ctx context.Context, todo step, cluster *fleet.Clu
 		i.changedCluster, err = access.Write(ctx, change, read, isOurs)
 		return access.Explain("changing Cluster "+i.fullName(), err)
 	}
-	if failedOutside(i.existing) {
+	// An agent that has reported must not register again: its installation could fail once more. The hub tries by itself.
+	if failedOutside(i.existing) && i.existing.Status.Agent.LastSeen.IsZero() {
 		if err := access.Reinstall(ctx, i.hub, i.existing); err != nil {
 			return err
 		}

@@ -420,3 +420,19 @@ func TestClusterThatNamesTheKubeconfig_GetsTheLabels(t *testing.T) {
 		}
 	}
 }
+
+// An agent that reports keeps its identity: a new registration could be refused for the same cause.
+func TestDeniedImportOfAReportingCluster_StartsNoRegistration(t *testing.T) {
+	east := &fleet.Cluster{ObjectMeta: named("east"), Spec: fleet.ClusterSpec{KubeConfigSecret: "east-kubeconfig"}}
+	east.Status.Agent.LastSeen = metav1.NewTime(clitest.Noon())
+	east.Status.Conditions = []genericcondition.GenericCondition{{Type: conditions.Imported, Status: corev1.ConditionFalse, Reason: conditions.ReasonAdmissionDenied}}
+	given := kubeconfigOf(t, "https://203.0.113.7:6443", "now")
+	i, server, _ := open(t, east, given)
+	i.existing, i.address, i.kubeconfig = east, "https://203.0.113.7:6443", given.Data[protocol.KubeconfigValueKey]
+	if err := i.write(t.Context(), stepWait); err != nil {
+		t.Fatal(err)
+	}
+	if generation, is, _ := unstructured.NestedFieldNoCopy(server.Get(east).Object, "spec", "redeployAgentGeneration"); is {
+		t.Errorf("generation %v, requests %v", generation, server.Writes())
+	}
+}
