@@ -80,7 +80,6 @@ func TestPullSecrets(t *testing.T) {
 			if test.there != nil {
 				behind.there = []hubtest.Object{test.there}
 			}
-			test.deploy.LeaveSetIDs = []string{names.AgentSetID("")}
 			test.deploy.SetID, test.deploy.Values.Namespace = names.AgentBootstrap, "cattle-fleet-system"
 			secrets, err := (&handler{app: hub.App}).pullSecrets(t.Context(), &test.deploy)
 			if err != test.err { //nolint:errorlint // it is returned as it is
@@ -195,7 +194,6 @@ func TestPullSecretsThatAreNotWanted_AreRemovedIfTheyAreCopies(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			hub := hubtest.New(t)
 			behind := &downstream{hub: hub, there: []hubtest.Object{test.there}}
-			test.deploy.LeaveSetIDs = []string{names.AgentSetID("")}
 			test.deploy.SetID, test.deploy.Values.Namespace = names.AgentSetID("agents"), "agents"
 			agent := &install.Agent{AgentDeployment: &test.deploy, Downstream: behind}
 			if err := agent.Leave(t.Context()); err != nil {

@@ -159,10 +159,13 @@ func (d *Agent) Leave(ctx context.Context) error {
 	if err := d.Downstream.Remove(ctx, agentchart.Objects(d.LeaveNamespace)...); err != nil {
 		return err
 	}
-	var errs []error
+	// The hub's system namespace may have been another one when the Secrets were copied.
+	errs := []error{
+		d.removePullSecrets(ctx, d.LeaveNamespace, names.AgentSetID(d.LeaveNamespace), d.LeftPullSecrets),
+		d.removePullSecrets(ctx, d.LeaveNamespace, names.AgentSetID(""), d.LeftPullSecrets),
+	}
 	for _, setID := range d.LeaveSetIDs {
-		errs = append(errs, removeMarked(ctx, d.Downstream, setID, agentchart.SharedClass()),
-			d.removePullSecrets(ctx, d.LeaveNamespace, setID, d.LeftPullSecrets))
+		errs = append(errs, removeMarked(ctx, d.Downstream, setID, agentchart.SharedClass()))
 	}
 	return errors.Join(errs...)
 }
