@@ -59,6 +59,7 @@ func Decide(in Input) (Outcome, error) {
 	case in.Action == rollout.Promote:
 		bd.Spec.Options = *staged.DeepCopy()
 		bd.Spec.DeploymentID = bd.Spec.StagedDeploymentID
+		bd.Spec.Paused = targeting.IsPaused(in.Bundle, in.Target.Cluster)
 		out.Values = Values{Current: stagedValues, Staged: stagedValues}
 	case in.Action == rollout.NoChange:
 		bd.Spec.StagedOptions, bd.Spec.StagedDeploymentID = before.StagedOptions, before.StagedDeploymentID
@@ -133,7 +134,8 @@ func CopyMark(to, from *fleet.BundleDeployment) {
 func deploymentSpec(in Input, before fleet.BundleDeploymentSpec, staged fleet.BundleDeploymentOptions) fleet.BundleDeploymentSpec {
 	cluster := in.Target.Cluster
 	return fleet.BundleDeploymentSpec{
-		Paused:             targeting.IsPaused(in.Bundle, cluster),
+		// Rancher Fleet's agents do not know that nothing is deployed yet: they would look for the Content of an empty ID.
+		Paused:             before.DeploymentID == "" || targeting.IsPaused(in.Bundle, cluster),
 		StagedOptions:      staged,
 		StagedDeploymentID: in.Target.DeploymentID,
 		Options:            before.Options,

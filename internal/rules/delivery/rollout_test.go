@@ -30,6 +30,23 @@ func TestTargetNotReached_KeepsItsStates(t *testing.T) {
 	}
 }
 
+// Agents skip what is paused. Rancher Fleet's would otherwise fail for a BundleDeployment without a deployment ID.
+func TestTargetThatWasOnlyStaged_IsPausedUntilItsPromotion(t *testing.T) {
+	var bd *fleet.BundleDeployment
+	for _, test := range []struct {
+		action rollout.Action
+		want   bool
+	}{{rollout.Stage, true}, {rollout.NoChange, true}, {rollout.Stage, true}, {rollout.Promote, false}, {rollout.NoChange, false}} {
+		got, err := Decide(Input{Bundle: targetingtest.Bundle(), Target: newTarget(t), Action: test.action, Existing: bd})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if bd = got.Deployment; bd.Spec.Paused != test.want || (bd.Spec.DeploymentID == "") != test.want {
+			t.Errorf("action %v: paused %t, deployment ID %q", test.action, bd.Spec.Paused, bd.Spec.DeploymentID)
+		}
+	}
+}
+
 // While the staged state does not change, the Secret does not have to be read.
 func TestUnchangedStagedState_KeepsItsSecret(t *testing.T) {
 	first, err := Decide(Input{Bundle: targetingtest.Bundle(), Target: newTarget(t), Action: rollout.Stage, Existing: existing(t), Values: oldValues()})
