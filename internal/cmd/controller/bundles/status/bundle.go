@@ -173,11 +173,16 @@ func heldBack(spec fleet.BundleSpec, found figures) string {
 		return "spec.paused is true: the newest state is not deployed until it is false"
 	case strategy.MaxNew != nil && *strategy.MaxNew <= 0 && (summary.Pending > 0 || slices.Contains(found.waits, rollout.WaitMaxNew)):
 		return fmt.Sprintf("spec.rolloutStrategy.maxNew is %d: no cluster gets its first deployment until it is higher", *strategy.MaxNew)
-	case isNone(strategy.MaxUnavailable) && summary.WaitApplied+summary.OutOfSync > 0:
+	case isNone(strategy.MaxUnavailable) && summary.WaitApplied+summary.OutOfSync > 0 && !onlyLaterPartitionsWait(found.waits):
 		return fmt.Sprintf("spec.rolloutStrategy.maxUnavailable is %s: available clusters do not get the newest state until it is higher", strategy.MaxUnavailable.String())
 	default:
 		return held(found)
 	}
+}
+
+// onlyLaterPartitionsWait reports whether clusters wait for earlier partitions, and none for a limit.
+func onlyLaterPartitionsWait(waits []rollout.Wait) bool {
+	return slices.Contains(waits, rollout.WaitPartition) && !slices.Contains(waits, rollout.WaitLimit)
 }
 
 // held returns which limit of the rollout keeps the newest state from clusters that wait for it, or an empty string.
