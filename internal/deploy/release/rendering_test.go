@@ -27,9 +27,9 @@ func TestValuesSchema_IsLimitedLikeTemplates(t *testing.T) {
 		}
 		bounds, endless := bounded.New(bounded.Options{Agent: placement.AgentSet(""), Clock: time.Now, Log: slog.New(slog.DiscardHandler)}), make(chan struct{})
 		go func() {
-			_ = bounds.Run(in.Set, "", in.Release, in.DeploymentID, func() error {
+			_, _ = bounds.Render(in.Set, "", in.Release, in.DeploymentID, func() (map[string]string, error) {
 				<-endless
-				return nil
+				return nil, nil
 			})
 		}()
 		synctest.Wait()
