@@ -138,7 +138,7 @@ var _ = Describe("The doctor of a hub", Ordered, func() {
 		create(ctx, "apiVersion: v1\nkind: Secret\nmetadata: {namespace: clinic-secrets, name: west-kubeconfig}\nstringData: {value: 'not a kubeconfig'}\n")
 		heals(ctx, "hub-kubeconfigs-valid", "Cluster fleet-clinic/west", "^kubectl .*config view .* && kubectl .* apply -f -$", inClinic...)
 
-		heals(ctx, "hub-kubeconfigs-accepted", "Cluster fleet-clinic/west", "^kubectl .*annotate secret --overwrite -n clinic-secrets west-kubeconfig", inClinic...)
+		heals(ctx, "hub-kubeconfigs-accepted", "Cluster fleet-clinic/west", "^kubectl .*annotate secret -n clinic-secrets west-kubeconfig", inClinic...)
 		Eventually(func(g Gomega) {
 			var cluster fleet.Cluster
 			g.Expect(world.Hub.Get(ctx, client.Clusters, clinic, west, &cluster)).To(Succeed())

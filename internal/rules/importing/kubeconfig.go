@@ -31,7 +31,7 @@ func KubeconfigRefused(cluster *fleet.Cluster, secret *corev1.Secret, conf confi
 	if conf.LegacyKubeconfigNamespaces && isLegacyNamespace(name.Namespace) || allowsWorkspace(secret, cluster.Namespace) {
 		return "", ""
 	}
-	return conditions.ReasonKubeconfigNamespaceRefused, fmt.Sprintf("Secret %s does not exist, or does not allow the workspace %s to use it: add the workspace to the list in the Secret's annotation, kubectl annotate secret -n %s %s %s=%s, or move the Secret to the Cluster's own namespace",
+	return conditions.ReasonKubeconfigNamespaceRefused, fmt.Sprintf("Secret %s does not exist, or does not allow the workspace %s to use it: if the workspace may control that cluster, run: kubectl annotate secret -n %s %s %s=%s (if the annotation exists: --overwrite, and keep its other workspaces); or move the Secret to the Cluster's namespace",
 		name, cluster.Namespace, name.Namespace, name.Name, annotation.AllowedWorkspaces, cluster.Namespace)
 }
 

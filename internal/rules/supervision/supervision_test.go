@@ -194,6 +194,9 @@ func TestDecide_NamesTheProblemOfThePod(t *testing.T) {
 			if got.Reason != test.reason || !strings.Contains(got.Message, test.says) {
 				t.Errorf("%s: %q; want %s: …%s…", got.Reason, got.Message, test.reason, test.says)
 			}
+			if strings.Contains(got.Message, "kubectl") && !strings.Contains(got.Message, "cluster: kubectl") {
+				t.Errorf("%q does not say on which cluster the command runs", got.Message)
+			}
 			for _, changing := range []string{"x2kzt", "10:15", "2026", "10.0.0.1", "used", "try 3"} {
 				if strings.Contains(got.Message, changing) {
 					t.Errorf("the message changed with the next attempt: %q", got.Message)

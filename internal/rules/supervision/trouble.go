@@ -39,11 +39,11 @@ func podTrouble(in Input) (reason, message string, repair Repair) {
 func troubleOf(in Input, pod *corev1.Pod) (reason, message string) {
 	early := in.Awaited < StartPatience
 	if pod.Status.Phase == corev1.PodFailed {
-		return conditions.ReasonAgentPodFailing, fmt.Sprintf("the agent's pod was terminated by its node: see why with kubectl describe pod -n %s -l app=%s", in.Namespace, names.Agent)
+		return conditions.ReasonAgentPodFailing, fmt.Sprintf("the agent's pod was terminated by its node: to see why, run on the downstream cluster: kubectl describe pod -n %s -l app=%s", in.Namespace, names.Agent)
 	}
 	for _, condition := range pod.Status.Conditions {
 		if condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionFalse && condition.Reason == corev1.PodReasonUnschedulable && !early {
-			return conditions.ReasonAgentPodRejected, fmt.Sprintf("the agent's pod cannot be scheduled: see why with kubectl describe pod -n %s -l app=%s, and add capacity, or change spec.agentTolerations, spec.agentAffinity or spec.agentResources", in.Namespace, names.Agent)
+			return conditions.ReasonAgentPodRejected, fmt.Sprintf("the agent's pod cannot be scheduled: add capacity, or change spec.agentTolerations, spec.agentAffinity or spec.agentResources; to see why, run on the downstream cluster: kubectl describe pod -n %s -l app=%s", in.Namespace, names.Agent)
 		}
 	}
 	for _, container := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
@@ -68,9 +68,9 @@ func waiting(in Input, why string, early bool) (reason, message string) {
 	case "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError", "SignatureValidationFailed":
 		return conditions.ReasonAgentPodFailing, fmt.Sprintf("the agent's image %s cannot be pulled: check agentImage in the fleet chart, spec.privateRepoURL and spec.agentPullSecrets, and that the cluster can reach the registry", imageOf(in.Deployment))
 	case "CrashLoopBackOff":
-		return conditions.ReasonAgentPodFailing, fmt.Sprintf("the agent's container exits right after its start: see why with kubectl logs -n %s -l app=%s --previous", in.Namespace, names.Agent)
+		return conditions.ReasonAgentPodFailing, fmt.Sprintf("the agent's container exits right after its start: to see why, run on the downstream cluster: kubectl logs -n %s -l app=%s --previous", in.Namespace, names.Agent)
 	case "CreateContainerConfigError", "CreateContainerError", "RunContainerError", "PreCreateHookError", "PostStartHookError":
-		return conditions.ReasonAgentPodFailing, fmt.Sprintf("the agent's container cannot be started: see why with kubectl describe pod -n %s -l app=%s", in.Namespace, names.Agent)
+		return conditions.ReasonAgentPodFailing, fmt.Sprintf("the agent's container cannot be started: to see why, run on the downstream cluster: kubectl describe pod -n %s -l app=%s", in.Namespace, names.Agent)
 	}
 	return "", "" // ContainerCreating and the like: the pod is starting
 }
@@ -149,7 +149,7 @@ func podRefused(text, namespace string) (reason, message string, repair Repair) 
 		return say("namespace %s allows only pods of Pod Security level %s, which the agent's pod does not meet: label the namespace with a lower level, or give the agent a namespace of its own in spec.agentNamespace", namespace, match[1])
 	}
 	if name, denies := admission(text); name != "" && denies {
-		return say("%s downstream denies the agent's pod: allow it; see why with kubectl describe replicaset -n %s -l app=%s", name, namespace, names.Agent)
+		return say("%s downstream denies the agent's pod: allow it; to see why, run on the downstream cluster: kubectl describe replicaset -n %s -l app=%s", name, namespace, names.Agent)
 	} else if name != "" {
 		return say("%s downstream has to admit the agent's pod but does not answer: repair it, or exempt namespace %s", name, namespace)
 	}
@@ -162,7 +162,7 @@ func podRefused(text, namespace string) (reason, message string, repair Repair) 
 		reason, message, _ = say("the agent's ServiceAccount or PriorityClass was missing downstream: it is applied again")
 		return reason, message, RepairObjects
 	}
-	return say("the API server downstream rejects the agent's pod: see why with kubectl describe replicaset -n %s -l app=%s", namespace, names.Agent)
+	return say("the API server downstream rejects the agent's pod: to see why, run on the downstream cluster: kubectl describe replicaset -n %s -l app=%s", namespace, names.Agent)
 }
 
 // admission returns the webhook or policy that blocks an object, and whether it denies the object or does not answer.

@@ -95,7 +95,8 @@ func OfCluster(cluster *fleet.Cluster, reason string) string {
 		return writeKubeconfig(cluster, reason, "")
 	case conditions.ReasonKubeconfigNamespaceRefused:
 		secret := clusters.KubeconfigSecret(cluster)
-		return ifNamed(secret.Name, "kubectl", "annotate", "secret", "--overwrite", "-n", secret.Namespace, secret.Name,
+		// Without --overwrite: kubectl then refuses to replace a list of other workspaces, and shows it.
+		return ifNamed(secret.Name, "kubectl", "annotate", "secret", "-n", secret.Namespace, secret.Name,
 			annotation.AllowedWorkspaces+"="+namespace)
 	case conditions.ReasonHubURLMissing, conditions.ReasonHubURLInvalid:
 		return upgradeHub + "--set apiServerURL=https://HUB:6443"

@@ -105,7 +105,7 @@ func TestCommands(t *testing.T) {
 		"request for a flag":                   {remedy.OfRegistration(request("--server=https://example.org"), conditions.ReasonAccountReplaced), ""},
 		"Secret of another namespace": {
 			remedy.OfCluster(imported(), conditions.ReasonKubeconfigNamespaceRefused),
-			"kubectl annotate secret --overwrite -n secrets west-kubeconfig fleet.cattle.io/allowed-workspaces=fleet-default",
+			"kubectl annotate secret -n secrets west-kubeconfig fleet.cattle.io/allowed-workspaces=fleet-default",
 		},
 		"silent agent":             {remedy.OfCluster(imported(), conditions.ReasonAgentNotReporting), "kubectl --context west -n agents logs deployment/fleet-agent"},
 		"silent agent of the hub":  {remedy.OfCluster(local(), conditions.ReasonAgentNotReporting), "kubectl -n cattle-fleet-system logs deployment/fleet-agent"},

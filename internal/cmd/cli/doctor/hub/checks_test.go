@@ -162,11 +162,11 @@ func faults() map[string]fault {
 			f.Kubeconfigs[f.Clusters[1]] = check.Kubeconfig{Exists: true, Expires: f.Now.AddDate(0, 0, 5)}
 		}, east, check.Warning, "expires in 5d", write},
 		"cluster rejects the kubeconfig":  {"hub-kubeconfigs-accepted", withImported(conditions.Imported, conditions.ReasonDownstreamUnauthorized, "rejected"), east, check.Failed, "DownstreamUnauthorized: rejected", write},
-		"kubeconfig of another workspace": {"hub-kubeconfigs-accepted", withImported(conditions.Imported, conditions.ReasonKubeconfigNamespaceRefused, "refused"), east, check.Failed, "refused", "kubectl annotate secret --overwrite -n fleet-default east-kubeconfig fleet.cattle.io/allowed-workspaces=fleet-default"},
+		"kubeconfig of another workspace": {"hub-kubeconfigs-accepted", withImported(conditions.Imported, conditions.ReasonKubeconfigNamespaceRefused, "refused"), east, check.Failed, "refused", "kubectl annotate secret -n fleet-default east-kubeconfig fleet.cattle.io/allowed-workspaces=fleet-default"},
 		"kubeconfig of another workspace, which others may use": {"hub-kubeconfigs-accepted", func(f *Facts) {
 			withImported(conditions.Imported, conditions.ReasonKubeconfigNamespaceRefused, "refused")(f)
 			f.Kubeconfigs[f.Clusters[1]] = check.Kubeconfig{Exists: true, Allowed: "a,b"}
-		}, east, check.Failed, "run the fix only if workspace fleet-default may control the cluster", "kubectl annotate secret --overwrite -n fleet-default east-kubeconfig fleet.cattle.io/allowed-workspaces=a,b,fleet-default"},
+		}, east, check.Failed, "run the fix only if workspace fleet-default may control the cluster", "kubectl annotate secret -n fleet-default east-kubeconfig --overwrite fleet.cattle.io/allowed-workspaces=a,b,fleet-default"},
 		"kubeconfig has a wrong address": {"hub-kubeconfigs-valid", func(f *Facts) {
 			f.Kubeconfigs[f.Clusters[1]] = check.Kubeconfig{Exists: true, Err: foreign.ErrKubeconfigAddress}
 		}, east, check.Failed, "use an address that other machines reach", address + write},

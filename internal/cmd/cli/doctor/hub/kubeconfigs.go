@@ -98,7 +98,7 @@ func checkKubeconfigsAccepted(f *Facts) (rows []check.Row) {
 			cause = fmt.Sprintf("%s: run the fix only if workspace %s may control the cluster of this kubeconfig. %s", condition.Reason, cluster.Namespace, condition.Message)
 			if allowed := f.Kubeconfigs[cluster].Allowed; allowed != "" {
 				fix = strings.TrimSuffix(fix, remedy.Quote(annotation.AllowedWorkspaces+"="+cluster.Namespace)) +
-					remedy.Quote(annotation.AllowedWorkspaces+"="+allowed+","+cluster.Namespace)
+					"--overwrite " + remedy.Quote(annotation.AllowedWorkspaces+"="+allowed+","+cluster.Namespace)
 			}
 		}
 		rows = check.Group(rows, condition.Reason, check.Fail(check.OfFleet("Cluster", cluster), cause, fix))

@@ -32,7 +32,7 @@ func (e *AnotherHubError) Message() string {
 	if !uidForm.MatchString(uid) {
 		uid = "unknown"
 	}
-	return fmt.Sprintf("the agent in namespace %s downstream belongs to another hub (the UID of its namespace kube-system is %s): give this hub's agent a namespace of its own in spec.agentNamespace; or, to take it over from the other hub, remove the mark, kubectl annotate configmap -n %s %s %s-, and delete its Cluster there",
+	return fmt.Sprintf("the agent in namespace %s of the downstream cluster belongs to another hub (UID of that hub's namespace kube-system: %s). To install a second agent, set spec.agentNamespace of this Cluster. To take this agent over, delete its Cluster on the other hub, then run on the downstream cluster: kubectl annotate configmap -n %s %s %s-",
 		e.namespace, uid, e.namespace, names.Agent, annotation.HubUID)
 }
 
