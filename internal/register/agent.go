@@ -57,7 +57,7 @@ type Session struct {
 	ClusterNamespace, ClusterName string
 	// DeploymentNamespace is the namespace of its BundleDeployments on the hub.
 	DeploymentNamespace string
-	// Config is ConfigMap fleet-agent, or the zero value if it is missing or malformed.
+	// Config is ConfigMap fleet-agent, the last valid content while it is malformed, or the zero value if it is missing.
 	Config config.Agent
 }
 
@@ -83,10 +83,10 @@ type agent struct {
 	delivered time.Time      // when the current bootstrap secret was first seen
 
 	// Tests of the stored identity.
-	answer registering.LastAnswer // at the address in the identity
-	moved  registering.LastAnswer // at the address in the bootstrap secret
-	there  hubclient.Access       // the access with the address in the bootstrap secret
-	proof  int64                  // serial of a hub document that names the address in the bootstrap secret, or 0
+	answer           registering.LastAnswer // at the address in the identity
+	moved            registering.LastAnswer // at the address in the bootstrap secret
+	newAddress       hubclient.Access       // the access with the address in the bootstrap secret
+	newAddressSerial int64                  // serial of a hub document that names the address in the bootstrap secret, or 0
 
 	// Registration and the use of an identity.
 	attempt  *attempt          // with the current bootstrap secret; nil before the first

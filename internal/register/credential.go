@@ -46,7 +46,7 @@ func (a *agent) fetchCredential(ctx context.Context, step registering.Outcome) {
 			a.log.Warn("the hub has not granted the registration in time, creating another request", "registration", request.Namespace+"/"+request.Name, "error", err)
 			return
 		}
-		if at.Token.Answer == registering.Rejected || at.Token.Answer == registering.Untrusted {
+		if at.TokenAnswer.Answer == registering.Rejected || at.TokenAnswer.Answer == registering.Untrusted {
 			a.log.Error("Failed to register agent", "registration", request.Namespace+"/"+request.Name, "error", err)
 			a.pause(ctx, registering.LatestPoll)
 			return

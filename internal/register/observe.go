@@ -37,7 +37,7 @@ func (a *agent) look(ctx context.Context) error {
 	otherBootstrap := otherMode || !f.HasBootstrapOf(&before)
 	if otherBootstrap || !f.HasClientOf(&before) {
 		a.requests.Reset() // the hub may accept the corrected request
-		a.renewals.Reset()
+		a.repeats.Reset()
 	}
 	// If another identity is offered, test immediately whether the stored one still works.
 	if otherIdentity || otherBootstrap && f.BootstrapSecret != nil {
@@ -57,16 +57,16 @@ func (a *agent) look(ctx context.Context) error {
 func (a *agent) state() registering.Input {
 	f := a.found
 	state := registering.Input{
-		Now:              a.now(),
-		Serving:          a.isServing(),
-		Running:          a.running,
-		StoredProblem:    f.IdentityErr,
-		Bootstrap:        f.Bootstrap,
-		BootstrapProblem: f.BootstrapErr,
-		ConfigProblem:    f.ConfigErr,
-		SystemStore:      f.Config.AgentTLSMode == config.TLSModeSystemStore,
-		Moved:            a.moved,
-		Recovery:         a.recoveryState(),
+		Now:                a.now(),
+		Serving:            a.isServing(),
+		Running:            a.running,
+		StoredProblem:      f.IdentityErr,
+		Bootstrap:          f.Bootstrap,
+		BootstrapProblem:   f.BootstrapErr,
+		ConfigProblem:      f.ConfigErr,
+		SystemStore:        f.Config.AgentTLSMode == config.TLSModeSystemStore,
+		AnswerAtNewAddress: a.moved,
+		Recovery:           a.recoveryState(),
 	}
 	if f.Identity != nil {
 		state.Stored = &registering.StoredIdentity{Server: f.Access.Server, CA: f.Access.CA, LastAnswer: a.answer}

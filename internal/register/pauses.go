@@ -25,7 +25,8 @@ const (
 
 // retries are the times at which each operation is tried next.
 type retries struct {
-	looks, probes, moves, proofs, requests, renewals, writes, deletions, tokens, recoveries, keeps, refreshes, documents pace.Pace
+	looks, probes, moves, credentialTests, requests, repeats, writes, deletions, renewals pace.Pace
+	recoveries, keptLoads, refreshes, documents                                           pace.Pace
 }
 
 func newRetries(random io.Reader) retries {
@@ -33,14 +34,14 @@ func newRetries(random io.Reader) retries {
 	usual := of(firstPause, longPause)
 	return retries{
 		looks: usual, probes: usual, requests: usual, writes: usual, deletions: usual,
-		moves:      of(firstPause, time.Minute),             // no hub may run yet at the address in the bootstrap secret
-		proofs:     of(100*time.Millisecond, 2*time.Second), // the rights of a new credential are being granted
-		renewals:   of(firstPause, 10*time.Minute),          // requests that are invalid, or whose credentials do not work
-		tokens:     of(5*time.Second, 10*time.Minute),       // a token lasts at least two minutes after its renewal is due
-		recoveries: of(firstRecoveryPause, longRecoveryPause),
-		keeps:      of(firstPause, time.Minute), // reads of the recovery Secret
-		refreshes:  of(firstRefreshPause, longRefreshPause),
-		documents:  of(firstRecoveryPause, 5*time.Minute), // also new tries of a rejected bootstrap secret
+		moves:           of(firstPause, time.Minute),             // no hub may run yet at the address in the bootstrap secret
+		credentialTests: of(100*time.Millisecond, 2*time.Second), // the rights of a new credential are being granted
+		repeats:         of(firstPause, 10*time.Minute),          // requests that are invalid, or whose credentials do not work
+		renewals:        of(5*time.Second, 10*time.Minute),       // a token lasts at least two minutes after its renewal is due
+		recoveries:      of(firstRecoveryPause, longRecoveryPause),
+		keptLoads:       of(firstPause, time.Minute), // reads of the recovery Secret
+		refreshes:       of(firstRefreshPause, longRefreshPause),
+		documents:       of(firstRecoveryPause, 5*time.Minute), // also new tries of a rejected bootstrap secret
 	}
 }
 
@@ -49,8 +50,9 @@ func (a *agent) isAttending() bool {
 	return a.serving != nil && a.answer.Answer == registering.Accepted
 }
 
-// pause waits for d. It returns early if one of the agent's Secrets or its configuration changes, or if the work ends. While the
-// hub accepts the identity in use, also if the hub rejects it or its token is due. It reports whether d has passed.
+// pause waits for d. It returns early if one of the agent's Secrets or its configuration changes, or if the work ends. It
+// also returns early if the token in use is due, or if the hub rejects an identity that it has accepted so far. It reports
+// whether d has passed.
 func (a *agent) pause(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return ctx.Err() == nil
@@ -105,7 +107,7 @@ func (a *agent) renewalDue() time.Duration {
 	if a.renewal.token != token {
 		a.renewal = renewal{token: token, due: a.now().Add(registering.RenewIn(of.Lifetime, a.obtained == token, pace.FineChance(a.Random)))}
 	}
-	return max(a.renewal.due.Sub(a.now()), a.tokens.Until(a.now()))
+	return max(a.renewal.due.Sub(a.now()), a.renewals.Until(a.now()))
 }
 
 // isUnstored reports whether the token in use is not stored yet. Until then, the stored one is used after a restart.

@@ -80,7 +80,7 @@ func (a *agent) probeNewAddress(ctx context.Context) {
 	if errors.Is(err, errAnotherHub) {
 		answer = registering.Rejected
 	}
-	a.there, a.proof, a.moved = there, serial, a.moved.With(answer, a.now())
+	a.newAddress, a.newAddressSerial, a.moved = there, serial, a.moved.With(answer, a.now())
 	if err != nil && before != a.moved.Answer {
 		hubclient.LogRefusal(a.log.With("hub", a.found.Bootstrap.APIServerURL, "secret", a.found.BootstrapSecret.Name), a.moved.Answer, err)
 	}
@@ -165,20 +165,20 @@ func (a *agent) trusting(ctx context.Context, access hubclient.Access, isKept bo
 
 // proveCredential asks the hub whether the credential it granted works.
 func (a *agent) proveCredential(ctx context.Context, at *attempt) {
-	if !a.pause(ctx, a.proofs.Until(a.now())) {
+	if !a.pause(ctx, a.credentialTests.Until(a.now())) {
 		return
 	}
 	err := a.prove(ctx, at.grantedAccess(), at.Credential.DeploymentNamespace)
 	if ctx.Err() != nil {
 		return
 	}
-	a.proofs.Tried(a.now(), err)
-	at.Proof = at.Proof.With(hubclient.AnswerOf(err), a.now())
-	if at.Proof.Answer == registering.Unanswered { // the longer the hub is silent, the less often it is asked
-		silent := pace.Jitter(min(a.now().Sub(at.Proof.Since), longPause), a.Random)
-		a.proofs.Schedule(a.now().Add(max(silent, a.proofs.Until(a.now()))))
+	a.credentialTests.Tried(a.now(), err)
+	at.CredentialAnswer = at.CredentialAnswer.With(hubclient.AnswerOf(err), a.now())
+	if at.CredentialAnswer.Answer == registering.Unanswered { // the longer the hub is silent, the less often it is asked
+		silent := pace.Jitter(min(a.now().Sub(at.CredentialAnswer.Since), longPause), a.Random)
+		a.credentialTests.Schedule(a.now().Add(max(silent, a.credentialTests.Until(a.now()))))
 	}
 	if err != nil {
-		a.log.Warn("the hub does not accept the new credential yet", "answer", at.Proof.Answer, "error", err)
+		a.log.Warn("the hub does not accept the new credential yet", "answer", at.CredentialAnswer.Answer, "error", err)
 	}
 }

@@ -29,11 +29,11 @@ func (a *agent) noticeLoss() {
 // lookAtKept reads the recovery Secret at start, so that the agent has a key, and while it has no working identity. While an
 // identity is in use, a missing Secret must not replace what the agent knows: the next refresh restores it.
 func (a *agent) lookAtKept(ctx context.Context) {
-	if a.kept.Key.Public() != "" && (a.serving != nil || a.answer.Answer == registering.Accepted) || a.keeps.Until(a.now()) > 0 {
+	if a.kept.Key.Public() != "" && (a.serving != nil || a.answer.Answer == registering.Accepted) || a.keptLoads.Until(a.now()) > 0 {
 		return
 	}
 	err := a.loadKept(ctx)
-	a.keeps.Settle(a.now(), err)
+	a.keptLoads.Settle(a.now(), err)
 	if err != nil && ctx.Err() == nil {
 		a.log.Debug("the agent's recovery Secret cannot be used", "error", err)
 	}

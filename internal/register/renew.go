@@ -34,9 +34,9 @@ func (a *agent) renew(ctx context.Context) bool {
 	if ctx.Err() != nil {
 		return false
 	}
-	if a.tokens.Settle(a.now(), err); err != nil {
+	if a.renewals.Settle(a.now(), err); err != nil {
 		of, _ := protocol.RenewalOf(a.found.Access.Token) // a short token must not expire during the pause
-		a.tokens.Schedule(a.now().Add(min(a.tokens.Until(a.now()), pace.Jitter(of.Lifetime/20, a.Random))))
+		a.renewals.Schedule(a.now().Add(min(a.renewals.Until(a.now()), pace.Jitter(of.Lifetime/20, a.Random))))
 		a.log.Warn("renewing the agent's token failed, trying again", "error", err)
 		if apierrors.IsUnauthorized(err) { // the token in use may have expired
 			a.answer, a.current = registering.LastAnswer{}, false

@@ -18,10 +18,10 @@ import (
 // requestStep creates a ClusterRegistration when one is due.
 func (a *agent) requestStep(ctx context.Context, step registering.Outcome) {
 	at := a.attemptOf(step)
-	at.Request, at.Credential, at.Proof = nil, nil, registering.LastAnswer{}
+	at.Request, at.Credential, at.CredentialAnswer = nil, nil, registering.LastAnswer{}
 	due := a.recoveries.Until(a.now())
 	if !step.Recovery {
-		due = max(a.requests.Until(a.now()), a.renewals.Until(a.now()), a.missingConfig())
+		due = max(a.requests.Until(a.now()), a.repeats.Until(a.now()), a.missingConfig())
 	}
 	if !a.pause(ctx, due) || a.retestStored(ctx, step) {
 		return
@@ -38,12 +38,12 @@ func (a *agent) requestStep(ctx context.Context, step registering.Outcome) {
 	case step.Recovery: // also after a request that the hub accepted, because it may not grant it
 		a.recoveries.Tried(a.now(), err)
 	case apierrors.IsInvalid(err): // the same request is refused again, until the agent's values or the hub's policy change
-		a.renewals.Tried(a.now(), err)
+		a.repeats.Tried(a.now(), err)
 	case err != nil:
 		a.requests.Tried(a.now(), err)
 	default:
 		a.requests.Reset()
-		a.renewals.Tried(a.now(), nil)
+		a.repeats.Tried(a.now(), nil)
 	}
 }
 
@@ -102,7 +102,7 @@ func (a *agent) request(ctx context.Context, at *attempt) error {
 		MadeAt: a.now(),
 	}
 	at.reminded = at.Request.MadeAt
-	a.proofs.Reset()
+	a.credentialTests.Reset()
 	if at.isRecovery {
 		a.log.Info("recovery requested", "registration", made.Namespace+"/"+made.Name, "hub", at.bootstrap.APIServerURL)
 		return nil
@@ -113,7 +113,7 @@ func (a *agent) request(ctx context.Context, at *attempt) error {
 
 // newRequest returns the ClusterRegistration of an attempt, without a proof.
 func (a *agent) newRequest(ctx context.Context, at *attempt) (*fleet.ClusterRegistration, error) {
-	random, err := registering.RandomToken(a.Random)
+	random, err := registering.NewClientRandom(a.Random)
 	if err != nil {
 		return nil, err
 	}
@@ -169,5 +169,5 @@ func (a *agent) recordTokenAnswer(at *attempt, err error) {
 	if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
 		answer = registering.Accepted
 	}
-	at.Token = at.Token.With(answer, a.now())
+	at.TokenAnswer = at.TokenAnswer.With(answer, a.now())
 }

@@ -40,15 +40,15 @@ func (a *agent) write(ctx context.Context, seen *corev1.Secret, access hubclient
 
 // storeMove rewrites the stored kubeconfig with the access at which the identity was proven.
 func (a *agent) storeMove(ctx context.Context) bool {
-	a.there.Token = a.found.Access.Token // it may have been renewed since the test
-	if err := a.write(ctx, a.found.IdentitySecret, a.there, *a.found.Identity); err != nil {
+	a.newAddress.Token = a.found.Access.Token // it may have been renewed since the test
+	if err := a.write(ctx, a.found.IdentitySecret, a.newAddress, *a.found.Identity); err != nil {
 		return false
 	}
 	a.used = true
-	a.log.Info("using the hub address and CA of the bootstrap secret from now on; the identity stays the same", "hub", a.there.Server)
-	if a.proof > 0 { // the hub sees in the serial that the agent knows its address
+	a.log.Info("using the hub address and CA of the bootstrap secret from now on; the identity stays the same", "hub", a.newAddress.Server)
+	if a.newAddressSerial > 0 { // the hub sees in the serial that the agent knows its address
 		data := a.kept.Data
-		data.APIServerURL, data.APIServerCA, data.Serial = a.there.Server, a.there.CA, a.proof
+		data.APIServerURL, data.APIServerCA, data.Serial = a.newAddress.Server, a.newAddress.CA, a.newAddressSerial
 		a.warnUnlessKept(a.keep(ctx, data))
 	}
 	return true

@@ -29,10 +29,11 @@ func RequestToken(ctx context.Context, hub Hub, of protocol.Renewal, wanted time
 	}
 }
 
-// UseToken returns a copy of cfg whose clients send the renewed token. Before the first renewal it changes nothing.
-func UseToken(cfg *rest.Config, renewed *atomic.Pointer[string]) *rest.Config {
+// UseToken returns a copy of cfg whose clients send the token that current holds at the time of the request. Without one,
+// they send the token of cfg.
+func UseToken(cfg *rest.Config, current *atomic.Pointer[string]) *rest.Config {
 	return kube.WrapTransport(cfg, func(next http.RoundTripper, request *http.Request) (*http.Response, error) {
-		if token := renewed.Load(); token != nil {
+		if token := current.Load(); token != nil {
 			request = request.Clone(request.Context())
 			request.Header.Set("Authorization", "Bearer "+*token)
 		}

@@ -86,7 +86,7 @@ func RequestAccount(request *fleet.ClusterRegistration, cluster *fleet.Cluster) 
 }
 
 // requestRights returns the request account and its rights: to report its Cluster's status and to use the
-// BundleDeployments in its namespace. For the right to read Contents, see ContentReaders.
+// BundleDeployments in its namespace. For the right to read Contents, see package contentreaders.
 func requestRights(in Input, cluster *fleet.Cluster) []runtime.Object {
 	request := in.Request
 	account := RequestAccount(request, cluster)

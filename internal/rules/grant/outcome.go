@@ -40,7 +40,7 @@ const (
 	Unproven Stage = "Unproven"
 	// Minting means that only the account's bearer token is missing. It is requested now.
 	Minting Stage = "Minting"
-	// Done means that the credential was handed out, and was fetched or has expired. The rights stay.
+	// Done means that the credential was handed out and needs no replacement. The agent may not have read it yet.
 	Done Stage = "Granted"
 )
 
@@ -58,7 +58,8 @@ type Outcome struct {
 	CreateCluster *fleet.Cluster
 	// Own makes the Cluster the request's only owner and records the heartbeat before the grant.
 	Own *Ownership
-	// Children is the complete set of the request's objects. It is empty when the request is being deleted.
+	// Children is the complete set of the request's objects. If it is empty, this outcome writes no rights and deletes
+	// none. Only the write Revoke deletes them.
 	Children []runtime.Object
 	// Mint, if set, requests the bearer token with which Credential becomes the answer. CredentialAccess lets the account of
 	// the request's token read the answer. It is written before the answer, together with the Children, because the

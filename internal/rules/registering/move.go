@@ -52,11 +52,11 @@ func hubMoved(in Input) (step Outcome, ok bool) {
 		return Outcome{}, false
 	}
 	works := in.Stored.LastAnswer.Answer == Accepted
-	silent := in.Moved.Answer == "" || in.Moved.Answer == Unanswered
+	silent := in.AnswerAtNewAddress.Answer == "" || in.AnswerAtNewAddress.Answer == Unanswered
 	switch {
-	case in.Moved.Answer == Accepted:
+	case in.AnswerAtNewAddress.Answer == Accepted:
 		return Outcome{Stage: Use, Rewrite: true, DropBootstrap: true}, true
-	case works && !in.Moved.against(in.Now, RejectionPatience):
+	case works && !in.AnswerAtNewAddress.against(in.Now, RejectionPatience):
 		return Outcome{Stage: Use, ProbeNewAddress: true}, true
 	case works || !silent:
 		return Outcome{}, false

@@ -8,10 +8,10 @@ import (
 	"testing/iotest"
 )
 
-func TestRandomToken(t *testing.T) {
+func TestNewClientRandom(t *testing.T) {
 	seen := map[string]bool{}
 	for range 1000 {
-		token, err := RandomToken(rand.Reader)
+		token, err := NewClientRandom(rand.Reader)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -23,8 +23,8 @@ func TestRandomToken(t *testing.T) {
 }
 
 // Bytes above the last whole round of the alphabet are discarded, so that all characters are equally likely.
-func TestRandomToken_IsUniform(t *testing.T) {
-	token, err := RandomToken(&stepping{})
+func TestNewClientRandom_IsUniform(t *testing.T) {
+	token, err := NewClientRandom(&stepping{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,9 +46,9 @@ func (s *stepping) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func TestRandomToken_ReturnsTheErrorOfItsSource(t *testing.T) {
+func TestNewClientRandom_ReturnsTheErrorOfItsSource(t *testing.T) {
 	dry := errors.New("dry")
-	if token, err := RandomToken(iotest.ErrReader(dry)); !errors.Is(err, dry) {
+	if token, err := NewClientRandom(iotest.ErrReader(dry)); !errors.Is(err, dry) {
 		t.Errorf("token %q, error %v, want %v", token, err, dry)
 	}
 }

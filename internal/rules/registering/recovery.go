@@ -74,8 +74,8 @@ func recoverIdentity(in Input) Outcome {
 	if pause := r.turn(in.Now, in.Stored != nil); pause > 0 {
 		return waitForTurn(in, pause)
 	}
-	refused := r.Token.Answer == Rejected && r.Request == nil // a pending request may still be granted
-	useless := !r.CanRequest || refused || r.Token.Answer == Untrusted || r.Token.against(in.Now, RejectionPatience)
+	refused := r.TokenAnswer.Answer == Rejected && r.Request == nil // a pending request may still be granted
+	useless := !r.CanRequest || refused || r.TokenAnswer.Answer == Untrusted || r.TokenAnswer.against(in.Now, RejectionPatience)
 	if useless && r.CanVerify {
 		return Outcome{Stage: Await, Awaited: HubDocument, ProbeStored: in.Stored != nil}
 	}

@@ -18,7 +18,7 @@ func agentRecovery(ago time.Duration, modifiers ...func(*Recovery, time.Time)) f
 }
 
 func recoverySaid(answer Answer, ago time.Duration) func(*Recovery, time.Time) {
-	return func(r *Recovery, now time.Time) { r.Token = LastAnswer{Answer: answer, Since: now.Add(-ago)} }
+	return func(r *Recovery, now time.Time) { r.TokenAnswer = LastAnswer{Answer: answer, Since: now.Add(-ago)} }
 }
 
 func recoveryRequested(ago time.Duration) func(*Recovery, time.Time) {
@@ -30,7 +30,7 @@ func recoveryRequested(ago time.Duration) func(*Recovery, time.Time) {
 func recoveryGranted(proof Answer, ago time.Duration) func(*Recovery, time.Time) {
 	return func(r *Recovery, now time.Time) {
 		r.Credential = &protocol.Credential{Token: "g0lden", DeploymentNamespace: "cluster-a", ClusterNamespace: "fleet-default", ClusterName: "a"}
-		r.Proof = LastAnswer{Answer: proof, Since: now.Add(-ago)}
+		r.CredentialAnswer = LastAnswer{Answer: proof, Since: now.Add(-ago)}
 	}
 }
 
@@ -151,7 +151,7 @@ func TestDecide_Recovery(t *testing.T) {
 			want: Outcome{Stage: Use, Store: true, Recovery: true},
 		},
 		"credential stays rejected: another request": {
-			in: agentState(agentRecovery(long, recoveryRequested(0), recoveryGranted(Rejected, ProofPatience))), want: request,
+			in: agentState(agentRecovery(long, recoveryRequested(0), recoveryGranted(Rejected, credentialPatience))), want: request,
 		},
 
 		// The hub document.

@@ -18,24 +18,24 @@ const (
 	// use or cannot be replaced. An API server that has just started may answer valid identities with 401 or 403 for a
 	// moment.
 	RejectionPatience = 10 * time.Second
-	// ProofPatience is the same limit for a new credential, whose RBAC rules may not have reached the hub's caches
+	// credentialPatience is the same limit for a new credential, whose RBAC rules may not have reached the hub's caches
 	// yet. When it is exceeded, the agent makes another request.
-	ProofPatience = 15 * time.Second
+	credentialPatience = 15 * time.Second
 )
 
 // An agent that may not watch its credential polls for it. The pause is the age of the request, but at least
 // SoonestPoll and at most LatestPoll: the longer the hub takes, the less often it is polled. A hub that has not answered
 // for twenty seconds may have a thousand such agents, whose polls would slow it down. Then the pause is a tenth of the age,
-// at most WaitingPoll.
+// at most waitingPoll.
 const (
 	SoonestPoll = 60 * time.Millisecond
 	LatestPoll  = 2 * time.Second
-	WaitingPoll = 10 * time.Second
+	waitingPoll = 10 * time.Second
 )
 
 // PollPause returns the pause before the next poll for a credential, given the age of the request.
 func PollPause(age time.Duration) time.Duration {
-	return max(min(max(age, SoonestPoll), LatestPoll), min(age/10, WaitingPoll))
+	return max(min(max(age, SoonestPoll), LatestPoll), min(age/10, waitingPoll))
 }
 
 // Errors that end an agent, because they do not resolve without a person or another replica. The wrapping error says
@@ -73,7 +73,8 @@ const (
 	Rejected Answer = "Rejected"
 	// Untrusted means that the hub's certificate is not signed by the CA that belongs to the identity.
 	Untrusted Answer = "Untrusted"
-	// Unanswered means a temporary failure: no connection, a timeout, or a 5xx answer.
+	// Unanswered means any other failure: no connection, a timeout, a 5xx answer, a wrong host name. It is treated as
+	// temporary.
 	Unanswered Answer = "Unanswered"
 )
 
@@ -118,14 +119,14 @@ type PendingRequest struct {
 
 // Attempt is what this process did with one bootstrap secret, or with one recovery token.
 type Attempt struct {
-	// Token is the answer to the import token or the recovery token.
-	Token LastAnswer
+	// TokenAnswer is the answer to the import token or the recovery token.
+	TokenAnswer LastAnswer
 	// Request is the pending request made with that token, nil if it does not exist.
 	Request *PendingRequest
-	// Credential is the credential granted to Request, nil before the hub answers. Proof is the hub's answer to that
-	// credential.
-	Credential *protocol.Credential
-	Proof      LastAnswer
+	// Credential is the credential granted to Request, nil before the hub answers. CredentialAnswer is the hub's answer to
+	// that credential.
+	Credential       *protocol.Credential
+	CredentialAnswer LastAnswer
 }
 
 // next returns the step that continues the attempt. Until a credential is granted, the hub may accept the stored identity again.
@@ -138,9 +139,9 @@ func (a Attempt) next(in Input) Outcome {
 		return Outcome{Stage: Request, ProbeStored: probe}
 	case a.Credential == nil:
 		return Outcome{Stage: Await, Awaited: GrantedCredential, ProbeStored: probe}
-	case a.Proof.Answer == Accepted:
+	case a.CredentialAnswer.Answer == Accepted:
 		return Outcome{Stage: Use, Store: true}
-	case a.Proof.against(in.Now, ProofPatience):
+	case a.CredentialAnswer.against(in.Now, credentialPatience):
 		return Outcome{Stage: Request, ProbeStored: probe} // the granted credential does not work: request another one
 	}
 	return Outcome{Stage: Await, Awaited: AnswerToCredential}
@@ -167,8 +168,8 @@ type Input struct {
 	// SystemStore means that the TLS mode is system-store.
 	SystemStore bool
 
-	// Moved is the answer to the stored identity at the address in Bootstrap.
-	Moved LastAnswer
+	// AnswerAtNewAddress is the answer to the stored identity at the address in Bootstrap.
+	AnswerAtNewAddress LastAnswer
 	// Attempt describes the request with Bootstrap.
 	Attempt
 
@@ -182,7 +183,8 @@ type Stage string
 const (
 	// Use means that the agent serves with the stored identity. It works, or it worked until the hub became silent.
 	Use Stage = "Use"
-	// Request means that the agent requests an identity with the import token.
+	// Request means that the agent requests an identity with the import token, or if Recovery is set, with the recovery
+	// token.
 	Request Stage = "Request"
 	// Await means that the agent waits for an answer of the hub. Awaited says for which one.
 	Await Stage = "Await"
@@ -275,7 +277,7 @@ func storedLost(in Input) bool {
 // silent hub.
 func replaced(in Input) bool {
 	return canRegister(in) && in.Stored.LastAnswer.Answer == Unanswered &&
-		!sameServer(in.Stored.Server, in.Bootstrap.APIServerURL) && !in.Token.against(in.Now, RejectionPatience)
+		!sameServer(in.Stored.Server, in.Bootstrap.APIServerURL) && !in.TokenAnswer.against(in.Now, RejectionPatience)
 }
 
 func canRegister(in Input) bool { return in.Bootstrap != nil && in.ConfigProblem == nil }
@@ -283,7 +285,7 @@ func canRegister(in Input) bool { return in.Bootstrap != nil && in.ConfigProblem
 // register returns the step of an agent without a usable stored identity.
 func register(in Input) Outcome {
 	switch {
-	case canRegister(in) && !in.Token.against(in.Now, RejectionPatience):
+	case canRegister(in) && !in.TokenAnswer.against(in.Now, RejectionPatience):
 		step := in.next(in)
 		step.DropBootstrap = step.Store
 		return step
@@ -329,7 +331,7 @@ func missing(in Input) error {
 
 // turnedAway returns the step if the hub rejects the import token, or if its certificate is not trusted.
 func turnedAway(in Input) Outcome {
-	if in.Token.Answer == Untrusted {
+	if in.TokenAnswer.Answer == Untrusted {
 		return Outcome{Stage: GiveUp, Err: fmt.Errorf("%w: the certificate of %s is signed by unknown authority; %s",
 			ErrUntrustedCA, in.Bootstrap.APIServerURL, remedyCA)}
 	}

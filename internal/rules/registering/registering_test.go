@@ -55,7 +55,7 @@ func agentSystemStore(s *Input) { s.SystemStore = true }
 // agentMoved adds the answer that the stored identity has been getting, for this long, at the bootstrap secret's
 // address.
 func agentMoved(answer Answer, ago time.Duration) func(*Input) {
-	return func(s *Input) { s.Moved = LastAnswer{Answer: answer, Since: s.Now.Add(-ago)} }
+	return func(s *Input) { s.AnswerAtNewAddress = LastAnswer{Answer: answer, Since: s.Now.Add(-ago)} }
 }
 
 func agentBootstrapProblem(s *Input) {
@@ -69,7 +69,7 @@ func agentServing(s *Input) { s.Serving, s.Running = true, true }
 func agentRunning(s *Input) { s.Running = true }
 
 func agentTokenSaid(answer Answer, ago time.Duration) func(*Input) {
-	return func(s *Input) { s.Token = LastAnswer{Answer: answer, Since: s.Now.Add(-ago)} }
+	return func(s *Input) { s.TokenAnswer = LastAnswer{Answer: answer, Since: s.Now.Add(-ago)} }
 }
 
 func agentRequested(ago time.Duration) func(*Input) {
@@ -79,7 +79,7 @@ func agentRequested(ago time.Duration) func(*Input) {
 func agentGranted(proof Answer, ago time.Duration) func(*Input) {
 	return func(s *Input) {
 		s.Credential = &protocol.Credential{Token: "g0lden", DeploymentNamespace: "cluster-a", ClusterNamespace: "fleet-default", ClusterName: "a"}
-		s.Proof = LastAnswer{Answer: proof, Since: s.Now.Add(-ago)}
+		s.CredentialAnswer = LastAnswer{Answer: proof, Since: s.Now.Add(-ago)}
 	}
 }
 
@@ -276,11 +276,11 @@ func TestDecide(t *testing.T) {
 			want: Outcome{Stage: Await, Awaited: AnswerToCredential},
 		},
 		"credential rejected briefly: awaited, because its RBAC may not be effective yet": {
-			in:   agentState(here, agentRequested(0), agentGranted(Rejected, ProofPatience-1)),
+			in:   agentState(here, agentRequested(0), agentGranted(Rejected, credentialPatience-1)),
 			want: Outcome{Stage: Await, Awaited: AnswerToCredential},
 		},
 		"credential stays rejected: another request is made": {
-			in:   agentState(here, agentRequested(0), agentGranted(Rejected, ProofPatience)),
+			in:   agentState(here, agentRequested(0), agentGranted(Rejected, credentialPatience)),
 			want: Outcome{Stage: Request},
 		},
 		"hub goes down before the proof: awaited, without another request": {
@@ -400,7 +400,7 @@ func TestDecide_HoldsInvariantsForEveryState(t *testing.T) {
 			if step.Recovery {
 				from = in.Recovery.Attempt
 			}
-			return !step.Store || from.Credential != nil && from.Proof.Answer == Accepted
+			return !step.Store || from.Credential != nil && from.CredentialAnswer.Answer == Accepted
 		},
 		"only a stored identity is tried": func(in Input, step Outcome) bool {
 			return !step.ProbeStored && !step.ProbeNewAddress || in.Stored != nil
@@ -409,10 +409,10 @@ func TestDecide_HoldsInvariantsForEveryState(t *testing.T) {
 			return !step.ProbeNewAddress && !step.Rewrite || in.Bootstrap != nil && in.ConfigProblem == nil
 		},
 		"only an address at which the identity works is stored": func(in Input, step Outcome) bool {
-			return !step.Rewrite || in.Moved.Answer == Accepted && !step.Store
+			return !step.Rewrite || in.AnswerAtNewAddress.Answer == Accepted && !step.Store
 		},
 		"a bootstrap secret with another address is dropped only after it was tried": func(in Input, step Outcome) bool {
-			return !elsewhere(in) || !step.DropBootstrap || step.Store || in.Moved.Answer == Accepted || in.Moved.against(in.Now, RejectionPatience)
+			return !elsewhere(in) || !step.DropBootstrap || step.Store || in.AnswerAtNewAddress.Answer == Accepted || in.AnswerAtNewAddress.against(in.Now, RejectionPatience)
 		},
 		"if the other address is not tried, the answer from there has no effect": func(in Input, step Outcome) bool {
 			return elsewhere(in) || !step.ProbeNewAddress && !step.Rewrite

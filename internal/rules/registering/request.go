@@ -64,21 +64,21 @@ const (
 	randomLength   = 54
 )
 
-// RandomToken returns the random part of a request. It chooses each character with equal probability. It discards bytes that would favor the first
-// characters of the alphabet.
-func RandomToken(random io.Reader) (string, error) {
+// NewClientRandom returns the random part of a request. It chooses each character with equal probability. It discards
+// bytes that would favor the first characters of the alphabet.
+func NewClientRandom(random io.Reader) (string, error) {
 	const fair = 256 - 256%len(randomAlphabet)
-	token := make([]byte, 0, randomLength)
+	text := make([]byte, 0, randomLength)
 	buffer := make([]byte, randomLength)
-	for len(token) < randomLength {
+	for len(text) < randomLength {
 		if _, err := io.ReadFull(random, buffer); err != nil {
-			return "", fmt.Errorf("drawing a random token: %w", err)
+			return "", fmt.Errorf("drawing clientRandom: %w", err)
 		}
 		for _, b := range buffer {
-			if int(b) < fair && len(token) < randomLength {
-				token = append(token, randomAlphabet[int(b)%len(randomAlphabet)])
+			if int(b) < fair && len(text) < randomLength {
+				text = append(text, randomAlphabet[int(b)%len(randomAlphabet)])
 			}
 		}
 	}
-	return string(token), nil
+	return string(text), nil
 }

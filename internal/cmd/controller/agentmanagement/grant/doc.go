@@ -6,8 +6,8 @@
 //	                                                            Cluster ─► rights ─► owner ─► credential ─► status
 //
 // Invariants:
-//   - The rule decides once in a reconcile, from everything that was gathered before. Nothing is read between writes,
-//     except what a write itself needs.
-//   - After an error nothing more is written. Each write can be repeated.
+//   - All writes of a reconcile follow one decision of the rule. While gathering, the rule says whether more has to be
+//     read. Nothing is read between writes, except what a write itself needs.
+//   - After an error nothing more is written, unless the failed write only deletes. Each write can be repeated.
 //   - What is done about one request does not grow with the number of requests.
 package grant
