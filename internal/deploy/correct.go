@@ -97,12 +97,12 @@ func (d *deployer) rollBack(ctx context.Context, bd *fleet.BundleDeployment, fro
 	return made, err
 }
 
-// putRight schedules a new deployment of a release with modified objects, in four cases. The release is the
+// repairModified schedules a new deployment of a release with modified objects, in four cases. The release is the
 // agent's own: nothing else could repair it. The hub requests it by a new forceSyncGeneration; synced is the
 // previous value. The bundle has overwritten an object of another bundle, and the object was deleted with that
 // bundle. An object has gone that was already being deleted when it was deployed. For all other bundles the agent only
 // reports the modification.
-func (d *deployer) putRight(ctx context.Context, bd *fleet.BundleDeployment, r *record, synced *int64, status *fleet.BundleDeploymentStatus) error {
+func (d *deployer) repairModified(ctx context.Context, bd *fleet.BundleDeployment, r *record, synced *int64, status *fleet.BundleDeploymentStatus) error {
 	if status.AppliedDeploymentID != bd.Spec.DeploymentID || failedForGood(status) {
 		return nil
 	}

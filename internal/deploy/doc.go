@@ -5,8 +5,8 @@
 //	                      ▲                                                    │
 //	                      └──────────────── watch: their metadata ◄────────────┘
 //
-// reconcile.go is where to begin: locate the release, decide, carry out, monitor, correct, report. deployer.go makes
-// the parts and runs the queue, events.go enqueues, collect.go finds releases of BundleDeployments that are gone.
+// reconcile.go is where to begin: locate the release, decide, execute, monitor, correct, repair, report. deployer.go
+// makes the parts and runs the queue, events.go enqueues, collect.go finds releases of BundleDeployments that are gone.
 //
 // One worker at a time handles a BundleDeployment. A process may be killed at any point: the next one finds the state
 // in the cluster and continues.

@@ -55,7 +55,9 @@ type Options struct {
 	// OnWatching is called once the cache of BundleDeployments has synced, with a function that lists them. The caller
 	// must not change them. May be nil.
 	OnWatching func(deployments func() []*fleet.BundleDeployment)
-	// OnDeploy is called after each deployment of a bundle, and after each attempt that failed in any step; may be nil.
+	// OnDeploy is called after each deployment of a bundle, and after each attempt that failed; may be nil. It is not called
+	// for an attempt that waits for a dependency or that cannot be supported. After a deployment whose last step failed it
+	// is called twice: the release succeeded, and the attempt did not.
 	OnDeploy func(outcome outcome.Outcome, took time.Duration)
 }
 
@@ -75,7 +77,7 @@ func (o Options) complete() (Options, error) {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	if o.Clock == nil {
-		o.Clock = time.Now //nolint:forbidigo // the only place that reads the system clock
+		o.Clock = time.Now //nolint:forbidigo // of tests and tools; the agent passes its clock
 	}
 	if o.Random == nil {
 		o.Random = rand.Float64

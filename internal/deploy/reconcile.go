@@ -67,7 +67,7 @@ func (d *deployer) reconcile(ctx context.Context, name string) error {
 	later := d.attempt(ctx, bd, r, status)
 	watchErr := d.monitor(ctx, bd, r, status)
 	correctErr := d.correct(ctx, bd, r, status)
-	repairErr := d.putRight(ctx, bd, r, synced, status)
+	repairErr := d.repairModified(ctx, bd, r, synced, status)
 	d.copier.Report(bd, &r.copies, status, r.isKnown())
 	reportErr := d.report(ctx, bd, r, status)
 	return errors.Join(later, watchErr, correctErr, repairErr, reportErr)

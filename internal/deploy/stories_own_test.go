@@ -260,7 +260,7 @@ func TestPutRight(t *testing.T) {
 			bd := &fleet.BundleDeployment{ObjectMeta: metav1.ObjectMeta{Name: test.name}, Spec: fleet.BundleDeploymentSpec{DeploymentID: "a", Options: test.options}}
 			status := &fleet.BundleDeploymentStatus{AppliedDeploymentID: applied, ModifiedStatus: test.modified}
 			r := &record{repair: test.repair}
-			if err := d.putRight(t.Context(), bd, r, test.synced, status); err != nil {
+			if err := d.repairModified(t.Context(), bd, r, test.synced, status); err != nil {
 				t.Fatal(err)
 			}
 			if again := status.AppliedDeploymentID == ""; again != test.again || again != r.again {

@@ -11,7 +11,7 @@
 //   - The work with one identity ends before the work with the next one begins. If it does not end, Run returns.
 //   - A bootstrap secret is deleted only while an identity is in use.
 //
-// Begin at register.go. Each file refers only to files in the lines below it:
+// Begin at register.go. With few exceptions, each file refers only to files in the lines below it:
 //
 //	register                          the loop, and which function performs a step
 //	observe, credential, serve        look; fetch a credential; use an identity

@@ -20,7 +20,7 @@ func (a *agent) refresh(ctx context.Context) {
 	a.keepAgain(ctx)
 	err := a.refreshRecovery(ctx)
 	if err != nil && ctx.Err() == nil {
-		a.log.Debug("the hub has nothing for a recovery of this agent", "error", err)
+		a.log.Debug("reading what the agent needs to return after a loss failed", "error", err)
 	}
 	unread := a.refreshDocument(ctx)
 	if unread != nil && ctx.Err() == nil {
@@ -108,6 +108,6 @@ func (a *agent) keepGranted(ctx context.Context, at *attempt) {
 
 func (a *agent) warnUnlessKept(err error) {
 	if err != nil {
-		a.log.Warn("storing what the agent needs to return after a loss failed; it is tried again at the next renewal", "secret", a.keeper.Name(), "error", err)
+		a.log.Warn("storing what the agent needs to return after a loss failed, trying again", "secret", a.keeper.Name(), "error", err)
 	}
 }

@@ -110,7 +110,7 @@ func (a *agent) look() registering.Input {
 
 // attempt describes what came of a pending request, which may be nil.
 func (a *agent) attempt(access protocol.Bootstrap, pending *registering.PendingRequest) registering.Attempt {
-	at := registering.Attempt{Token: a.lastAnswer(a.w.accountOf(access.Token) != nil), Request: pending}
+	at := registering.Attempt{TokenAnswer: a.lastAnswer(a.w.accountOf(access.Token) != nil), Request: pending}
 	answer := a.answer(access, pending)
 	if answer == nil {
 		return at
@@ -119,7 +119,7 @@ func (a *agent) attempt(access protocol.Bootstrap, pending *registering.PendingR
 	if err != nil {
 		a.w.t.Errorf("a credential that no agent can use: %v", err)
 	}
-	at.Credential, at.Proof = &credential, a.lastAnswer(a.proven(credential.Token, credential.DeploymentNamespace))
+	at.Credential, at.CredentialAnswer = &credential, a.lastAnswer(a.proven(credential.Token, credential.DeploymentNamespace))
 	return at
 }
 

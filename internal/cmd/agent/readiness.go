@@ -46,7 +46,7 @@ func (r *readiness) leading() {
 	defer r.mu.Unlock()
 	r.leads = true
 	r.reason = "registering"
-	r.say()
+	r.publish()
 }
 
 // stage follows the registration. With another identity, the previous watches no longer count.
@@ -61,7 +61,7 @@ func (r *readiness) stage(stage registering.Stage, reason string) {
 	if reason != "" {
 		r.reason += ": " + reason
 	}
-	r.say()
+	r.publish()
 }
 
 // watches records that the BundleDeployments of the current identity are known and watched.
@@ -69,10 +69,11 @@ func (r *readiness) watches() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.watching = true
-	r.say()
+	r.publish()
 }
 
-func (r *readiness) say() {
+// publish sets the readiness that the probe answers with.
+func (r *readiness) publish() {
 	switch {
 	case r.using && r.watching:
 		r.state.SetReady(true, "registered and watching")

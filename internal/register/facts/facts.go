@@ -25,9 +25,9 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// sayable matches the versions and platforms that the hub's CRD accepts. Any other value would make the hub
+// acceptable matches the versions and platforms that the hub's CRD accepts. Any other value would make the hub
 // reject the whole heartbeat.
-var sayable = regexp.MustCompile(`^[0-9A-Za-z.+_~/-]{0,64}$`)
+var acceptable = regexp.MustCompile(`^[0-9A-Za-z.+_~/-]{0,64}$`)
 
 // Options configures New.
 type Options struct {
@@ -130,7 +130,7 @@ func (w *Watcher) askVersion(ctx context.Context) {
 
 // validOrEmpty returns text if the hub accepts it, otherwise an empty string.
 func validOrEmpty(text string) string {
-	if !sayable.MatchString(text) {
+	if !acceptable.MatchString(text) {
 		return ""
 	}
 	return text

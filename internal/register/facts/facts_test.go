@@ -221,7 +221,7 @@ func TestInvalidVersions_AreLeftOut(t *testing.T) {
 
 // Changed reports changes of the facts, not every event of the watch.
 func TestChanged(t *testing.T) {
-	w, err := New(Options{Local: &rest.Config{Host: "https://cluster"}, AgentVersion: "not sayable"})
+	w, err := New(Options{Local: &rest.Config{Host: "https://cluster"}, AgentVersion: "not acceptable"})
 	if err != nil {
 		t.Fatal(err)
 	}

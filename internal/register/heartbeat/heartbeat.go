@@ -1,6 +1,7 @@
 // Package heartbeat reports to the hub that the agent is alive.
 //
-//	at once, then every interval: PATCH clusters/<name>/status  add /status/agent {lastSeen, namespace, facts}
+//	at once, then every interval: PATCH clusters/<name>/status  add /status/agent {lastSeen, namespace, facts,
+//	                                                                            credentialExpires, recovery…}
 //
 // The agent has no other rights on its Cluster: it may neither read nor update it.
 package heartbeat
@@ -34,9 +35,9 @@ const (
 	requestTimeout = 15 * time.Second
 )
 
-// newsPause is the minimum time between a heartbeat and an early one that is caused by changed facts. Nodes that
+// minFactsPause is the minimum time between a heartbeat and an early one that is caused by changed facts. Nodes that
 // come and go must not keep the hub busy.
-const newsPause = 5 * time.Minute
+const minFactsPause = 5 * time.Minute
 
 // Options configures Run.
 type Options struct {
@@ -78,15 +79,15 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return fmt.Errorf("preparing the heartbeat: %w", err)
 	}
-	speaker := protocol.HeartbeatManager(o.Hub.BearerToken)
+	manager := protocol.HeartbeatManager(o.Hub.BearerToken)
 	return run(ctx, o.withDefaults(), func(ctx context.Context, body []byte) error {
 		ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 		defer cancel()
 		beat := client.Patch(types.JSONPatchType).Namespace(o.ClusterNamespace).Resource("clusters").
 			Name(o.ClusterName).SubResource("status").Body(body).MaxRetries(0). // run retries
 			Param("fieldValidation", metav1.FieldValidationIgnore)              // a hub whose CRD has no facts drops them
-		if speaker != "" {
-			beat.Param("fieldManager", speaker) // tells the hub which credential is in use
+		if manager != "" {
+			beat.Param("fieldManager", manager) // tells the hub which credential is in use
 		}
 		return beat.Do(ctx).Error()
 	})
@@ -95,7 +96,7 @@ func Run(ctx context.Context, o Options) error {
 // run implements Run. send sends one heartbeat.
 func run(ctx context.Context, o Options, send func(context.Context, []byte) error) error {
 	failed := 0
-	told := false
+	hasReported := false
 	for {
 		if !wait(ctx, o.Pulse.left(o.Clock())) {
 			return nil
@@ -118,10 +119,10 @@ func run(ctx context.Context, o Options, send func(context.Context, []byte) erro
 			o.Pulse.beat(now)
 			o.Log.Debug("heartbeat sent", "cluster", o.ClusterNamespace+"/"+o.ClusterName)
 			failed = 0
-			if !told && o.OnFirst != nil {
+			if !hasReported && o.OnFirst != nil {
 				o.OnFirst()
 			}
-			told = true
+			hasReported = true
 		}
 		if !o.rest(ctx, o.next(failed, err), facts) {
 			return nil
@@ -132,7 +133,7 @@ func run(ctx context.Context, o Options, send func(context.Context, []byte) erro
 // rest waits until the next heartbeat is due: after d, or earlier if the facts differ from those sent last,
 // whether the hub stored them or not. It returns false when ctx has ended.
 func (o Options) rest(ctx context.Context, d time.Duration, reported fleet.ClusterFacts) bool {
-	due, early := time.NewTimer(d), time.NewTimer(newsPause)
+	due, early := time.NewTimer(d), time.NewTimer(minFactsPause)
 	defer due.Stop()
 	defer early.Stop()
 	mayBeEarly := false

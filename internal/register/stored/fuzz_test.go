@@ -46,7 +46,7 @@ func FuzzStoredObjects(f *testing.F) {
 				t.Error("an identity without a key")
 			}
 		}
-		state.Moved.Answer = all[int(answers>>5)%len(all)]
+		state.AnswerAtNewAddress.Answer = all[int(answers>>5)%len(all)]
 		step := registering.Decide(state)
 		if step.Stage == "" {
 			t.Errorf("no decision for %+v", state)

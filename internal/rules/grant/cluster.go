@@ -137,7 +137,7 @@ func ownership(in Input, cluster *fleet.Cluster) *Ownership {
 	request := in.Request
 	before, noted := request.Annotations[annotation.LastSeenAtGrant]
 	want := before
-	if !noted && !request.Status.Granted || !given(in, cluster) {
+	if !noted && !request.Status.Granted || !hasUsableAnswer(in, cluster) {
 		want = clusters.Heartbeat(cluster)
 	}
 	own := &Ownership{TokenUID: tokenUID(in), Key: keyOf(in), ReplacesKey: replacesKey(in, cluster), Lifetime: lifetimeText(in), Owner: metav1.OwnerReference{
@@ -176,9 +176,9 @@ func tokenUID(in Input) string {
 	return string(in.NamedToken.UID)
 }
 
-// given reports whether the request has, or had, an answer that can be used. An answer becomes useless when its
+// hasUsableAnswer reports whether the request has, or had, an answer that can be used. An answer becomes useless when its
 // account is deleted.
-func given(in Input, cluster *fleet.Cluster) bool {
+func hasUsableAnswer(in Input, cluster *fleet.Cluster) bool {
 	if in.Request.Status.Granted {
 		return in.Account != nil || cluster.Status.Namespace == ""
 	}

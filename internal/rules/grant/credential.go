@@ -20,9 +20,9 @@ import (
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
-// answered reports whether there is nothing more to hand out: the credential exists and works, or it existed and was
-// used or has expired.
-func answered(in Input, cluster *fleet.Cluster) bool {
+// needsNoCredential reports whether there is nothing more to hand out: the credential exists and works, or it existed and
+// was used or has expired.
+func needsNoCredential(in Input, cluster *fleet.Cluster) bool {
 	if in.Credential == nil {
 		return in.Request.Status.Granted && (!mayBeFetched(in) || inUse(in, cluster))
 	}

@@ -56,7 +56,7 @@ func CreatesWithToken(in Input) bool {
 func decide(in Input) Outcome {
 	switch {
 	case !requests.IsOurs(in.Request):
-		return ofOtherManager(in)
+		return requestOfOtherManager(in)
 	case in.WorkspaceDeleting:
 		return Outcome{Stage: Leaving, ClusterName: in.Request.Status.ClusterName, Granted: in.Request.Status.Granted}
 	case in.Queue != NoQueue:
@@ -111,11 +111,11 @@ func createFor(in Input) Outcome {
 func grantFor(in Input, cluster *fleet.Cluster) Outcome {
 	switch {
 	case clusters.ManagedElsewhere(cluster):
-		return ofAnotherManager(in, cluster)
+		return clusterManagedElsewhere(in, cluster)
 	case takesOver(in, cluster):
 		return pending(in, cluster)
 	}
-	return give(in, cluster)
+	return progressOf(in, cluster)
 }
 
 // whyRejected returns why a request can never be granted as it is. reason is empty if it can.
@@ -145,8 +145,8 @@ func awaitCluster(in Input, made *fleet.Cluster) Outcome {
 	return out
 }
 
-// give decides how far the grant of a request whose Cluster exists has progressed.
-func give(in Input, cluster *fleet.Cluster) Outcome {
+// progressOf decides how far the grant of a request whose Cluster exists has progressed.
+func progressOf(in Input, cluster *fleet.Cluster) Outcome {
 	out := Outcome{ClusterName: cluster.Name, Granted: in.Request.Status.Granted, Own: ownership(in, cluster)}
 	if !in.IgnoreLabels {
 		out.LeftOut = requests.LeftOut(in.Request)
@@ -171,7 +171,7 @@ func give(in Input, cluster *fleet.Cluster) Outcome {
 		if !in.Request.Status.Granted { // otherwise the answer was given, and only the rights are repaired
 			out.CredentialAccess = credentialAccess(in, cluster)
 		}
-	case answered(in, cluster), isRevoked(in, cluster):
+	case needsNoCredential(in, cluster), isRevoked(in, cluster):
 		return done(in, cluster, out)
 	default:
 		out.Stage, out.Granted = Minting, true

@@ -59,10 +59,10 @@ func tooManyClusters(in Input) Outcome {
 	return rejectedFor(in, CredentialLife, conditions.ReasonTooManyClusters, fmt.Sprintf("the token of this request has created %d Clusters, which is the limit of this hub: delete Clusters that are not needed, register with another token, or raise controller.maxClustersPerToken", in.MaxClusters))
 }
 
-// ofOtherManager returns the outcome for a request with the label of another manager. If it is not granted within
+// requestOfOtherManager returns the outcome for a request with the label of another manager. If it is not granted within
 // RejectionLife it is abandoned. Otherwise any client that may create requests could make them stay for ever. Agents send
 // recovery requests to this hub only, and without the label.
-func ofOtherManager(in Input) Outcome {
+func requestOfOtherManager(in Input) Outcome {
 	request := in.Request
 	if request.Status.Granted || request.DeletionTimestamp != nil {
 		return Outcome{Stage: OtherManager}
@@ -87,9 +87,9 @@ func heldUntil(request *fleet.ClusterRegistration) (time.Time, bool) {
 	return request.DeletionTimestamp.Add(RejectionLife), true
 }
 
-// ofAnotherManager returns the outcome for a request whose Cluster another manager owns: nothing is granted. Existing
+// clusterManagedElsewhere returns the outcome for a request whose Cluster another manager owns: nothing is granted. Existing
 // rights in the Cluster's own namespace stay, so that the agent keeps working.
-func ofAnotherManager(in Input, cluster *fleet.Cluster) Outcome {
+func clusterManagedElsewhere(in Input, cluster *fleet.Cluster) Outcome {
 	out := rejected(in, conditions.ReasonClusterManagedElsewhere, "the label "+fleet.LabelClusterManagement+
 		" of Cluster "+cluster.Name+" names another manager, so this hub grants nothing for it: if this hub is to manage it, run "+
 		"`kubectl -n "+cluster.Namespace+" label clusters.fleet.cattle.io "+cluster.Name+" "+fleet.LabelClusterManagement+"-`")

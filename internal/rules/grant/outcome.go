@@ -23,7 +23,7 @@ const (
 	// OtherManager means that the request has the label of another manager, which grants it.
 	OtherManager Stage = "OtherManager"
 	// Queued means that older requests of the same client or token come first. Nothing is created for the request.
-	Queued Stage = "InLine"
+	Queued Stage = "Queued"
 	// TakeoverPending means that the Cluster has another agent, and nothing proves that this request comes from the
 	// same one. Nothing is created for the request, and the other agent's objects are not touched.
 	TakeoverPending Stage = "TakeoverPending"
@@ -41,7 +41,7 @@ const (
 	// Minting means that only the account's bearer token is missing. It is requested now.
 	Minting Stage = "Minting"
 	// Done means that the credential was handed out and needs no replacement. The agent may not have read it yet.
-	Done Stage = "Granted"
+	Done Stage = "Done"
 )
 
 // Outcome describes the desired state of a ClusterRegistration.

@@ -30,11 +30,11 @@ func hasAgent(in Input, cluster *fleet.Cluster) bool {
 	if agentKey(in, cluster) != "" || revocation.IsBlocked(cluster) {
 		return true
 	}
-	return slices.ContainsFunc(granted(in, cluster), func(r *fleet.ClusterRegistration) bool { return isRegistered(r, cluster) })
+	return slices.ContainsFunc(grantedRequests(in, cluster), func(r *fleet.ClusterRegistration) bool { return isRegistered(r, cluster) })
 }
 
-// granted returns the other requests of the same client that were granted for the Cluster.
-func granted(in Input, cluster *fleet.Cluster) (found []*fleet.ClusterRegistration) {
+// grantedRequests returns the other requests of the same client that were granted for the Cluster.
+func grantedRequests(in Input, cluster *fleet.Cluster) (found []*fleet.ClusterRegistration) {
 	for _, other := range in.Others {
 		if other.Name != in.Request.Name && other.Spec.ClientID == in.Request.Spec.ClientID && other.DeletionTimestamp == nil &&
 			other.Status.Granted && other.Status.ClusterName == cluster.Name && !clusters.IsAnother(cluster, other.OwnerReferences) {
@@ -72,7 +72,7 @@ func mayReplaceAgent(in Input, cluster *fleet.Cluster) bool {
 		return keyOf(in) == pinned
 	}
 	// Without a key, the token has to be that of the agent. The request only claims it, but no other token can read the answer.
-	return in.NamedToken != nil && slices.ContainsFunc(granted(in, cluster), func(r *fleet.ClusterRegistration) bool {
+	return in.NamedToken != nil && slices.ContainsFunc(grantedRequests(in, cluster), func(r *fleet.ClusterRegistration) bool {
 		return r.Labels[fleet.LabelRegistrationToken] == token && isTokenOf(r, in.NamedToken)
 	})
 }

@@ -67,7 +67,7 @@ func Register(ctx context.Context, a *hub.App) error {
 	if err != nil {
 		return err
 	}
-	read := isAccessToCredential(a)
+	read := keepsWhileCredentialExists(a)
 	h := &handler{
 		warnForbidden: sync.OnceFunc(func() {
 			a.Log.Warn("used credentials are deleted one by one: verb deletecollection is missing in ClusterRole fleet-controller; upgrade chart fleet together with its image")
@@ -181,8 +181,10 @@ func (h *handler) write(ctx context.Context, r *run, write grant.Write) error {
 		return h.setOwner(r)
 	case grant.WriteRights:
 		return h.writeRights(r)
-	case grant.UnpinKey, grant.RecordJoin:
-		return h.writeKey(r)
+	case grant.UnpinKey:
+		return h.unpinKey(r)
+	case grant.RecordJoin:
+		return h.recordJoin(r)
 	case grant.EndConfirmation:
 		return h.endConfirmation(r)
 	case grant.HandOut:
@@ -204,8 +206,11 @@ func (h *handler) remove(r *run, write grant.Write) error {
 		return h.deleteRequest(r.request)
 	case grant.Revoke:
 		return h.revoke(reconcile.OwnerOf(gvk(), r.request), r.request.Namespace, r.request.Name)
-	case grant.RemoveCredentialAccess, grant.RetireCredential:
-		return h.endAnswer(r, write)
+	case grant.RemoveCredentialAccess:
+		return h.removeCredentialAccess(types.NamespacedName{Namespace: r.request.Namespace, Name: r.request.Name})
+	case grant.RetireCredential: // onCredential deletes it
+		h.app.CredentialSecrets.EnqueueAfter(r.in.Credential.Namespace, r.in.Credential.Name, endDelay)
+		return nil
 	case grant.DeleteSuperseded:
 		return h.deleteSuperseded(r)
 	}
@@ -291,17 +296,19 @@ func (h *handler) checkOwner(r *run) error {
 	return nil
 }
 
-// writeKey pins the key of an agent on its Cluster, with the token that the agent joined with, or removes the key of the
-// agent that is replaced.
-func (h *handler) writeKey(r *run) error {
-	cluster, join := grant.ClusterOf(r.in), r.out.Join
-	_, err := reconcile.Patch(h.app.Clusters, cluster, func(c *fleet.Cluster) {
-		if join == nil {
-			delete(c.Annotations, annotation.AgentKey)
-			metav1.SetMetaDataAnnotation(&c.ObjectMeta, annotation.ReplacedKey, cluster.Annotations[annotation.AgentKey])
-			metav1.SetMetaDataAnnotation(&c.ObjectMeta, annotation.TicketsSince, r.in.Now.UTC().Format(time.RFC3339))
-			return
-		}
+// unpinKey removes the key of an agent that is replaced from its Cluster.
+func (h *handler) unpinKey(r *run) error {
+	return h.writeKey(r, func(c *fleet.Cluster) {
+		metav1.SetMetaDataAnnotation(&c.ObjectMeta, annotation.ReplacedKey, grant.ClusterOf(r.in).Annotations[annotation.AgentKey])
+		metav1.SetMetaDataAnnotation(&c.ObjectMeta, annotation.TicketsSince, r.in.Now.UTC().Format(time.RFC3339))
+		delete(c.Annotations, annotation.AgentKey)
+	})
+}
+
+// recordJoin pins the key of an agent on its Cluster, with the token that the agent joined with.
+func (h *handler) recordJoin(r *run) error {
+	join := r.out.Join
+	return h.writeKey(r, func(c *fleet.Cluster) {
 		if join.Key == c.Annotations[annotation.BlockedKey] {
 			return // blocked since the cluster was read
 		}
@@ -310,10 +317,15 @@ func (h *handler) writeKey(r *run) error {
 			metav1.SetMetaDataLabel(&c.ObjectMeta, fleet.LabelTokenUID, join.TokenUID)
 		}
 	})
+}
+
+func (h *handler) writeKey(r *run, change func(*fleet.Cluster)) error {
+	cluster := grant.ClusterOf(r.in)
+	_, err := reconcile.Patch(h.app.Clusters, cluster, change)
 	if err != nil {
 		return fmt.Errorf("writing the agent's key to Cluster %s/%s: %w", cluster.Namespace, cluster.Name, err)
 	}
-	h.app.Log.Info("agent key written", "cluster", cluster.Namespace+"/"+cluster.Name, "registration", r.key(), "pinned", join != nil)
+	h.app.Log.Info("agent key written", "cluster", cluster.Namespace+"/"+cluster.Name, "registration", r.key(), "pinned", r.out.Join != nil)
 	return nil
 }
 

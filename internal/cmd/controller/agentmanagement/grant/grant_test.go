@@ -630,7 +630,7 @@ func TestGrantedCondition_OfEachStage(t *testing.T) {
 		if stage == grant.Rejected {
 			out.Reason, out.Message = "Given", "said"
 		}
-		condition := granted(out)
+		condition := grantedCondition(out)
 		got[stage] = string(condition.Status) + " " + condition.Reason
 	}
 	want := map[grant.Stage]string{
@@ -640,7 +640,7 @@ func TestGrantedCondition_OfEachStage(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if unreadable := granted(grant.Outcome{Stage: grant.Done, Unreadable: true}); unreadable.Status != "False" || unreadable.Reason != conditions.ReasonTokenUnknown {
+	if unreadable := grantedCondition(grant.Outcome{Stage: grant.Done, Unreadable: true}); unreadable.Status != "False" || unreadable.Reason != conditions.ReasonTokenUnknown {
 		t.Errorf("condition of a credential that the agent cannot read: %+v", unreadable)
 	}
 }

@@ -29,7 +29,7 @@ func TestReadersOfRancherFleet_AreSparedWhileTheCredentialExists(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := isAccessToCredential(hub.App)(&rbacv1.Role{ObjectMeta: test.member}); got != test.want {
+			if got := keepsWhileCredentialExists(hub.App)(&rbacv1.Role{ObjectMeta: test.member}); got != test.want {
 				t.Errorf("spared: %t", got)
 			}
 		})

@@ -94,7 +94,7 @@ func isWaiting(out grant.Outcome) bool {
 
 // setStatus writes the status, unless it is unchanged.
 func (h *handler) setStatus(request *fleet.ClusterRegistration, out grant.Outcome) (*fleet.ClusterRegistration, error) {
-	wanted := granted(out)
+	wanted := grantedCondition(out)
 	said := conditions.Get(request.Status.Conditions, conditions.Granted)
 	if said != nil && said.Status == wanted.Status && said.Reason == wanted.Reason && said.Message == wanted.Message &&
 		request.Status.Granted == out.Granted && (out.ClusterName == "" || request.Status.ClusterName == out.ClusterName) {
@@ -109,8 +109,8 @@ func (h *handler) setStatus(request *fleet.ClusterRegistration, out grant.Outcom
 	})
 }
 
-// granted returns the condition for an outcome.
-func granted(out grant.Outcome) genericcondition.GenericCondition {
+// grantedCondition returns the condition for an outcome.
+func grantedCondition(out grant.Outcome) genericcondition.GenericCondition {
 	condition := genericcondition.GenericCondition{Type: conditions.Granted, Status: corev1.ConditionFalse}
 	switch {
 	case out.Reason != "":

@@ -135,10 +135,10 @@ func isCredentialAccess(object reconcile.Object) bool {
 		(len(requestOf(object)) > 0 || object.GetAnnotations()[fleet.AnnotationSetID] == grant.SetID)
 }
 
-// isAccessToCredential returns a function that reports whether a Role or RoleBinding makes a credential readable that still
-// exists. Only those of Rancher Fleet are members of a request's set. Without them, an agent that has not fetched its
-// credential yet would wait for half an hour. They are deleted with the credential.
-func isAccessToCredential(a *hub.App) func(reconcile.Object) bool {
+// keepsWhileCredentialExists returns a function that reports whether a Role or RoleBinding makes a credential readable
+// that still exists. Only those of Rancher Fleet are members of a request's set. Without them, an agent that has not
+// fetched its credential yet would wait for half an hour. They are deleted with the credential.
+func keepsWhileCredentialExists(a *hub.App) func(reconcile.Object) bool {
 	secrets := a.CredentialSecrets.Cache()
 	return func(member reconcile.Object) bool {
 		if member.GetNamespace() != a.Namespaces.Registration {

@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 
-	"github.com/fleet-hub/fleet/internal/rules/grant"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
@@ -60,15 +59,6 @@ const endDelay = 2 * time.Second
 
 // maxTogether is the maximum number of credentials that are deleted together.
 const maxTogether = 32
-
-// endAnswer removes the right to read the answer, or enqueues the credential with it.
-func (h *handler) endAnswer(r *run, write grant.Write) error {
-	if write == grant.RemoveCredentialAccess {
-		return h.removeCredentialAccess(types.NamespacedName{Namespace: r.request.Namespace, Name: r.request.Name})
-	}
-	h.app.CredentialSecrets.EnqueueAfter(r.in.Credential.Namespace, r.in.Credential.Name, endDelay)
-	return nil
-}
 
 // onCredential deletes a credential that is in use, and up to 31 others that are. It deletes Secrets last, so that after a
 // failure a Secret still leads to the objects that remain.
