@@ -67,7 +67,7 @@ func newHandler(a *hub.App, outcomes *outcomes.Store) *handler {
 		mutations: newMutations(a.OwnClock), cache: newCache(), slots: newSlots(),
 	}
 	h.queue = queue.New(queue.Options{Name: "bundle", Workers: workers, PerWorkspace: perWorkspace, First: h.isChanged, Log: a.Log}, h.handle)
-	h.affected = affected.New(a, h.cache.selection, h.queue.Add)
+	h.affected = affected.New(a, h.cache.selection, func(key types.NamespacedName) { h.queue.AddPaced(key, 0) })
 	return h
 }
 
@@ -110,8 +110,7 @@ func (h *handler) handle(ctx context.Context, key types.NamespacedName) error {
 	return h.rollOut(ctx, in)
 }
 
-// prepare adds the finalizer, so that a deleted Bundle waits for its BundleDeployments. It also removes a label that
-// is no longer used.
+// prepare adds the finalizer, so that a deleted Bundle waits for its BundleDeployments, and removes an unused label.
 func (h *handler) prepare(bundle *fleet.Bundle) (*fleet.Bundle, error) {
 	return reconcile.Patch(h.app.Bundles, bundle, func(b *fleet.Bundle) {
 		if !hasFinalizer(b) {

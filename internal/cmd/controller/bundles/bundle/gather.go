@@ -62,6 +62,7 @@ func (h *handler) gather(ctx context.Context, bundle *fleet.Bundle) (in input, e
 	if err != nil {
 		return in, err
 	}
+	h.queue.Pause(reconcile.KeyOf(bundle), len(cached))
 	if in.failure = selection.Unsupported(bundle, index.Within(in.reach, cached)); in.failure != nil {
 		return in, nil //nolint:nilerr // the Bundle's status reports it
 	}

@@ -75,7 +75,7 @@ func (h *handler) onDeployment(change reconcile.Change[*fleet.BundleDeployment])
 	bundle := index.BundleOf(gone)
 	h.mutations.gone(bundle, gone)
 	if bundle.Name != "" {
-		h.queue.Add(bundle)
+		h.queue.AddPaced(bundle, 0)
 	}
 	h.affected.NameFreed(gone)
 }
@@ -146,7 +146,7 @@ func letsContinue(older, newer *fleet.BundleDeployment) bool {
 // continueRollout enqueues a Bundle if some of its targets wait for others.
 func (h *handler) continueRollout(bundle types.NamespacedName) {
 	if bundle.Name != "" && h.cache.isWaiting(bundle) {
-		h.queue.AddAfter(bundle, coalescing)
+		h.queue.AddPaced(bundle, coalescing)
 	}
 }
 

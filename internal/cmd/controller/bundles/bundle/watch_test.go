@@ -182,3 +182,42 @@ func TestMissesContent(t *testing.T) {
 		})
 	}
 }
+
+// A pass over many clusters is expensive, and each change of one of them would cause one.
+func TestChangesOfManyClusters_ShareAPass(t *testing.T) {
+	const clusters = 200
+	d := newDelivery(t, bundle(everywhere), clusters)
+	if err := d.pass(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	d.settle(t)
+	passes := func(t *testing.T, change func()) (passes int) {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			d.queue = queue.New(queue.Options{Workers: 1, Log: d.app.Log}, func(ctx context.Context, key types.NamespacedName) error {
+				passes++
+				return d.handle(ctx, key)
+			})
+			var running sync.WaitGroup
+			running.Go(func() { d.queue.Run(ctx) })
+			for range 50 {
+				change()
+				<-time.After(time.Millisecond)
+			}
+			<-time.After(time.Minute)
+			cancel()
+			running.Wait()
+		})
+		return passes
+	}
+	gone := func() {
+		d.onDeployment(reconcile.Change[*fleet.BundleDeployment]{Old: deployedIn("k-000")})
+	}
+	if got := passes(t, gone); got != 3 { // at 0, 32 and 64 ms
+		t.Errorf("50 deletions in 50 ms cause %d passes, want 3", got)
+	}
+	changed := func() { d.onBundle(reconcile.Change[*fleet.Bundle]{New: bundle()}) }
+	if got := passes(t, changed); got != 50 {
+		t.Errorf("50 changes of the Bundle cause %d passes, want 50", got)
+	}
+}

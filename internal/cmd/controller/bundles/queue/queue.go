@@ -54,6 +54,7 @@ type Queue struct {
 	mu     sync.Mutex // guards the fields below
 	recent map[types.NamespacedName]bool
 	again  map[types.NamespacedName]bool
+	paused map[types.NamespacedName]time.Time // when their pauses end
 }
 
 // New returns a queue.
@@ -77,6 +78,7 @@ func New(options Options, handle Handle) *Queue {
 		order:  order,
 		recent: map[types.NamespacedName]bool{},
 		again:  map[types.NamespacedName]bool{},
+		paused: map[types.NamespacedName]time.Time{},
 	}
 }
 
