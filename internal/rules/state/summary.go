@@ -122,11 +122,21 @@ func Add(a, b fleet.BundleSummary) fleet.BundleSummary {
 	sum.Modified += b.Modified
 	sum.WaitApplied += b.WaitApplied
 	sum.ErrApplied += b.ErrApplied
-	if len(b.NonReadyResources) > 0 {
-		listed := slices.Concat(a.NonReadyResources, BoundSummary(b).NonReadyResources)
-		sum.NonReadyResources = shorten(listed, func(r fleet.NonReadyResource) fleet.BundleState { return r.BundleState }, ByUrgency)
+	if others := BoundSummary(b).NonReadyResources; len(others) > 0 && !fills(a.NonReadyResources, others) {
+		sum.NonReadyResources = shorten(slices.Concat(a.NonReadyResources, others), func(r fleet.NonReadyResource) fleet.BundleState { return r.BundleState }, ByUrgency)
 	}
 	return sum
+}
+
+// fills reports whether a list has no room for any of the others: shorten would return the list as it is.
+func fills(list, others []fleet.NonReadyResource) bool {
+	if len(list) != MaxListed || !slices.IsSortedFunc(list, ByUrgency) {
+		return false
+	}
+	return !slices.ContainsFunc(others, func(other fleet.NonReadyResource) bool {
+		hasItsState := func(r fleet.NonReadyResource) bool { return r.BundleState == other.BundleState }
+		return ByUrgency(other, list[MaxListed-1]) < 0 || !slices.ContainsFunc(list, hasItsState)
+	})
 }
 
 // ByUrgency compares listed entries in the order of rank. An entry does not contain whether it failed. In state NotReady,

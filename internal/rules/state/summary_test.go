@@ -3,6 +3,7 @@ package state
 import (
 	"fmt"
 	"math/rand"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -168,6 +169,56 @@ func TestAdd(t *testing.T) {
 	failed.NonReadyResources = []fleet.NonReadyResource{{BundleState: fleet.NotReady, Message: "not installed"}}
 	if got := Add(full, failed).NonReadyResources[0].Message; got != "not installed" {
 		t.Errorf("first of the list = %q, want the failure", got)
+	}
+}
+
+// Most members of a large group have nothing that its list has room for.
+func TestAdd_EqualsTheJoinedLists(t *testing.T) {
+	random := rand.New(rand.NewSource(1))
+	states := []fleet.BundleState{fleet.NotReady, fleet.Pending, fleet.OutOfSync, fleet.Modified, fleet.WaitApplied, fleet.ErrApplied, "Surprised", fleet.BundleState(strings.Repeat("x", 1000))}
+	summary := func(most, kinds int) (s fleet.BundleSummary) {
+		for range random.Intn(most + 1) {
+			entry := fleet.NonReadyResource{Name: fmt.Sprint(random.Intn(100)), BundleState: states[random.Intn(kinds)], Message: strings.Repeat("m", random.Intn(2)*random.Intn(800))}
+			entry.NonReadyStatus = make([]fleet.NonReadyStatus, random.Intn(2)*random.Intn(12)) // of which ten are listed, and a message
+			s.NonReadyResources = append(s.NonReadyResources, entry)
+		}
+		return s
+	}
+	filled := 0
+	for range 2000 {
+		kinds := 1 + random.Intn(len(states))
+		a, b := summary(12, kinds), summary(12, kinds)
+		for range random.Intn(3) {
+			a = Add(a, summary(12, kinds))
+		}
+		joined := slices.Concat(a.NonReadyResources, BoundSummary(b).NonReadyResources)
+		if len(b.NonReadyResources) > 0 {
+			joined = shorten(joined, func(r fleet.NonReadyResource) fleet.BundleState { return r.BundleState }, ByUrgency)
+			if fills(a.NonReadyResources, BoundSummary(b).NonReadyResources) {
+				filled++
+			}
+		}
+		if got := Add(a, b).NonReadyResources; !reflect.DeepEqual(joined, got) {
+			t.Fatalf("%v and %v (-joined +sum):\n%s", a, b, cmp.Diff(joined, got))
+		}
+	}
+	if filled < 100 {
+		t.Errorf("only %d of the lists were full", filled)
+	}
+}
+
+// BenchmarkAdd sums up the members of a group, none of which is ready.
+func BenchmarkAdd(b *testing.B) {
+	var members []fleet.BundleSummary
+	for i := range 10_000 {
+		members = append(members, fleet.BundleSummary{NotReady: 1, DesiredReady: 1, NonReadyResources: []fleet.NonReadyResource{{Name: fmt.Sprint(i), BundleState: fleet.NotReady}}})
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		var sum fleet.BundleSummary
+		for _, member := range members {
+			sum = Add(sum, member)
+		}
 	}
 }
 

@@ -15,9 +15,9 @@ import (
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 )
 
-// spacing is the minimum interval between writes of a group's status. A group may have thousands of Clusters. The
-// first change after a quiet period is written immediately.
-const spacing = 200 * time.Millisecond
+// spacing is the minimum interval between writes of a group's status. A group may have thousands of Clusters, and
+// each changes several times in a rollout. The first change after a quiet period is written immediately.
+const spacing = 2 * time.Second
 
 // Limits for concurrent passes. One workspace may occupy perWorkspace of the workers.
 const workers, perWorkspace = 4, 2
