@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -78,15 +79,16 @@ func (h *handler) onCluster(cluster *fleet.Cluster) (*fleet.Cluster, error) {
 // deleteAccounts deletes the accounts of all registrations of a Cluster. The API server rejects their tokens from then
 // on. The accounts are created again, with other UIDs.
 func (h *handler) deleteAccounts(cluster *fleet.Cluster) error {
-	requests, err := h.app.ClusterRegistrations.Cache().List(cluster.Namespace, labels.Everything())
-	if err != nil {
-		return fmt.Errorf("listing the registrations of Cluster %s/%s: %w", cluster.Namespace, cluster.Name, err)
+	r, requests := &reconcile.Reads{}, h.app.ClusterRegistrations.Cache()
+	granted := reconcile.ByIndex(r, requests, hub.RequestsByCluster, cluster.Namespace+"/"+cluster.Name)
+	ofClient := reconcile.ByIndex(r, requests, hub.RequestsByClientID, cluster.Namespace+"/"+cluster.Spec.ClientID)
+	if r.Err != nil {
+		return fmt.Errorf("listing the registrations of Cluster %s/%s: %w", cluster.Namespace, cluster.Name, r.Err)
 	}
+	// The status names the Cluster only after the account was created and the agent could read its credential.
+	unnamed := slices.DeleteFunc(ofClient, func(request *fleet.ClusterRegistration) bool { return request.Status.ClusterName != "" })
 	var failures []error
-	for _, request := range requests {
-		if !mayHaveAccount(request, cluster) {
-			continue
-		}
+	for _, request := range append(granted, unnamed...) {
 		key := grant.RequestAccount(request, cluster)
 		account, err := reconcile.Optional(h.app.ServiceAccounts.Cache().Get(key.Namespace, key.Name))
 		if err != nil || account == nil {
@@ -98,13 +100,6 @@ func (h *handler) deleteAccounts(cluster *fleet.Cluster) error {
 		}
 	}
 	return errors.Join(failures...)
-}
-
-// mayHaveAccount reports whether a request may have an account for a Cluster. The status names the Cluster only after the
-// account was created and the agent could read its credential.
-func mayHaveAccount(request *fleet.ClusterRegistration, cluster *fleet.Cluster) bool {
-	return request.Status.ClusterName == cluster.Name ||
-		request.Status.ClusterName == "" && request.Spec.ClientID == cluster.Spec.ClientID
 }
 
 // record logs a revocation and records it as an Event.
