@@ -429,6 +429,7 @@ func TestFleetValues_ReachTheControllerOptions(t *testing.T) {
 		"defaults":                    {"", func(*env.Controller) {}},
 		"no bootstrap":                {"bootstrap: {enabled: false}", func(c *env.Controller) { c.DisableBootstrap = true }},
 		"no metrics":                  {"metrics: {enabled: false}", func(c *env.Controller) { c.DisableMetrics, c.MetricsAddress = true, "0" }},
+		"counted BundleDeployments":   {"metrics: {bundleDeployments: false}", func(c *env.Controller) { c.CountDeployments = true }},
 		"debug":                       {"debug: true\ndebugLevel: 3", func(c *env.Controller) { c.Debug, c.DebugLevel = true, 3 }},
 		"insecure kubeconfigs":        {"controller: {allowInsecureKubeconfigs: true}", func(c *env.Controller) { c.AllowInsecureKubeconfigs = true }},
 		"limit of Clusters per token": {"controller: {maxClustersPerToken: 7}", func(c *env.Controller) { c.MaxClustersPerToken = 7 }},

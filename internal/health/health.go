@@ -23,7 +23,7 @@ const (
 	writeTimeout = 30 * time.Second
 	idleTimeout  = 2 * time.Minute // longer than the pause between two scrapes or probes
 	headerLimit  = 16 << 10        // bytes
-	scrapes      = 3               // concurrent scrapes; further ones get an error
+	scrapes      = 2               // concurrent scrapes; further ones get an error
 )
 
 // State is the readiness of the process. The zero value is not ready, with reason "starting".

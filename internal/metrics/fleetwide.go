@@ -1,12 +1,14 @@
 package metrics
 
 import (
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/fleet-hub/fleet/internal/rules/state"
 	"github.com/fleet-hub/fleet/internal/rules/supervision"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
@@ -76,7 +78,14 @@ func credentialAge() Definition {
 }
 
 func fleetDefinitions() []Definition {
-	return []Definition{clusterCount(), heartbeatAge(), lastSeen(), checkinInterval(), registrationCount(), credentialAge(), troubles()}
+	return []Definition{clusterCount(), heartbeatAge(), lastSeen(), checkinInterval(), registrationCount(), credentialAge(), deploymentCount(), troubles()}
+}
+
+func deploymentCount() Definition {
+	return Definition{
+		Name: "fleet_bundledeployments", Type: Gauge, Labels: []string{"cluster_namespace", stateLabel},
+		Help: "BundleDeployments by the workspace of their cluster and by state",
+	}
 }
 
 // fleetCollector aggregates over all clusters.
@@ -95,7 +104,29 @@ func (c fleetCollector) Collect(out chan<- prometheus.Metric) {
 	out <- checkinInterval().now(interval.Seconds())
 	c.collectClusters(out, now)
 	c.collectRegistrations(out, now)
+	c.collectDeployments(out)
 	c.collectTroubles(out)
+}
+
+func (c fleetCollector) collectDeployments(out chan<- prometheus.Metric) {
+	deployments, err := c.sources.Deployments()
+	if err != nil {
+		out <- prometheus.NewInvalidMetric(deploymentCount().desc(), err)
+		return
+	}
+	counts := map[string]map[fleet.BundleState]int{}
+	for _, deployment := range deployments {
+		workspace := strings.ToValidUTF8(deployment.Labels[fleet.LabelClusterNamespace], "\uFFFD")
+		if counts[workspace] == nil {
+			counts[workspace] = map[fleet.BundleState]int{}
+		}
+		counts[workspace][state.Of(deployment)]++
+	}
+	for workspace, byState := range counts {
+		for _, name := range deploymentStates() {
+			out <- deploymentCount().now(float64(byState[fleet.BundleState(name)]), workspace, name)
+		}
+	}
 }
 
 func (c fleetCollector) collectClusters(out chan<- prometheus.Metric, now time.Time) {

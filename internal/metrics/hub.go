@@ -153,8 +153,11 @@ func (h *Hub) Stage(stage string, took time.Duration) {
 func (h *Hub) Event(outcome string) { h.events.WithLabelValues(outcome).Inc() }
 
 // Sources contains the caches that are read at each scrape, the counts of heartbeats, the clock, and the
-// configured interval between two heartbeats (zero or less means the agents' default). All are required.
+// configured interval between two heartbeats (zero or less means the agents' default). All are required, but
+// OnlyCountDeployments, which omits the series of each BundleDeployment.
 type Sources struct {
+	OnlyCountDeployments bool
+
 	Bundles         List[*fleet.Bundle]
 	Deployments     List[*fleet.BundleDeployment]
 	Clusters        List[*fleet.Cluster]
@@ -168,11 +171,14 @@ type Sources struct {
 
 // Collectors returns collectors that read the sources at each scrape. Register them while this process leads.
 func Collectors(s Sources) []prometheus.Collector {
-	return []prometheus.Collector{
+	all := []prometheus.Collector{
 		newStateCollector(bundles(), s.Bundles),
-		newStateCollector(deployments(), s.Deployments),
 		newStateCollector(clusters(), s.Clusters),
 		newStateCollector(groups(), s.ClusterGroups),
 		fleetCollector{s},
 	}
+	if !s.OnlyCountDeployments {
+		all = append(all, newStateCollector(deployments(), s.Deployments))
+	}
+	return all
 }

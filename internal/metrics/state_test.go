@@ -140,6 +140,32 @@ func TestBundleDeploymentState_OneSeriesIsOne(t *testing.T) {
 	}
 }
 
+func TestDeployments_AreOnlyCountedIfConfigured(t *testing.T) {
+	w := aWorld()
+	second, other := w.deployments[0].DeepCopy(), w.deployments[0].DeepCopy()
+	second.Name, other.Name = "second", "other"
+	other.Labels[fleet.LabelClusterNamespace] = "other"
+	other.Status = fleet.BundleDeploymentStatus{AppliedDeploymentID: "s-1:a", Ready: true, NonModified: true}
+	w.deployments = append(w.deployments, second, other)
+	for _, only := range []bool{false, true} {
+		sources := w.sources()
+		sources.OnlyCountDeployments = only
+		text := exposition(t, Collectors(sources)...)
+		if has := len(series(text, "fleet_bundledeployment_state")) > 0; has == only {
+			t.Errorf("only counted: %t; series of each BundleDeployment: %t", only, has)
+		}
+		counts := strings.Join(series(text, "fleet_bundledeployments"), "\n")
+		for _, want := range []string{
+			`{cluster_namespace="fleet-default",state="WaitApplied"} 2`, `{cluster_namespace="fleet-default",state="Ready"} 0`,
+			`{cluster_namespace="other",state="Ready"} 1`,
+		} {
+			if !strings.Contains(counts, want) {
+				t.Errorf("%s is not in\n%s", want, counts)
+			}
+		}
+	}
+}
+
 func TestHeartbeats(t *testing.T) {
 	silent := &fleet.Cluster{ObjectMeta: meta("ws", "silent"), Status: fleet.ClusterStatus{Agent: fleet.AgentStatus{LastSeen: metav1.NewTime(noon.Add(-time.Hour))}}}
 	fast := &fleet.Cluster{ObjectMeta: meta("ws", "fast"), Status: fleet.ClusterStatus{Agent: fleet.AgentStatus{LastSeen: metav1.NewTime(noon.Add(time.Hour))}}}

@@ -82,7 +82,7 @@ every template that reads values includes it first.
   "affinity" dict
   "priorityClassName" ""
   "resources" dict
-  "metrics" (dict "enabled" true)
+  "metrics" (dict "enabled" true "bundleDeployments" true)
   "debug" false
   "debugLevel" 0
   "propagateDebugSettingsToAgents" true

@@ -36,6 +36,9 @@ type Controller struct {
 	Shard string
 	// DisableMetrics turns off the metrics server.
 	DisableMetrics bool
+	// CountDeployments omits the metrics of each BundleDeployment, and only counts them. Flag --count-bundledeployments,
+	// not in Rancher Fleet.
+	CountDeployments bool
 	// LeaderElect waits for the lease before working. Without it, only one process may run.
 	LeaderElect bool
 	// Debug also logs what was checked, not only what changed. DebugLevel is client-go's verbosity with Debug.
@@ -100,6 +103,7 @@ func (c *Controller) Bind(flags *pflag.FlagSet) {
 	flags.BoolVar(&c.DisableBootstrap, "disable-bootstrap", false, "do not register the hub's own cluster")
 	flags.StringVar(&c.Shard, "shard-id", "", "shard of this process: deliver only resources with this value of label fleet.cattle.io/shard-ref")
 	flags.BoolVar(&c.DisableMetrics, "disable-metrics", false, "turn off the metrics server")
+	flags.BoolVar(&c.CountDeployments, "count-bundledeployments", false, "omit the metrics of each BundleDeployment, and only count them")
 	flags.BoolVar(&c.LeaderElect, "leader-elect", true, "use leader election; disable it only with one replica")
 	flags.BoolVar(&c.Debug, "debug", false, "log at debug level")
 	flags.IntVar(&c.DebugLevel, "debug-level", 0, "klog verbosity of client-go (0 to 10), with --debug")

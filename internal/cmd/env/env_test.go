@@ -34,10 +34,11 @@ func TestController(t *testing.T) {
 			args: []string{"--namespace", "cattle-fleet-system"}, env: of("NAMESPACE", "other"),
 		},
 		"all flags": {
-			args: []string{"--namespace=n", "--kubeconfig=k", "--disable-bootstrap", "--disable-metrics", "--leader-elect=false", "--debug", "--debug-level=3", "--shard-id=s"},
+			args: []string{"--namespace=n", "--kubeconfig=k", "--disable-bootstrap", "--disable-metrics", "--count-bundledeployments", "--leader-elect=false", "--debug", "--debug-level=3", "--shard-id=s"},
 			env:  of(),
 			change: func(c *Controller) {
 				c.Namespace, c.Kubeconfig, c.DisableBootstrap, c.DisableMetrics = "n", "k", true, true
+				c.CountDeployments = true
 				c.Shard, c.LeaderElect, c.Debug, c.DebugLevel, c.MetricsAddress = "s", false, true, 3, "0"
 			},
 		},

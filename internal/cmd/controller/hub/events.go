@@ -65,6 +65,8 @@ func (a *App) expose(ctx context.Context) error {
 // sources returns the caches. Call it after all controllers are registered.
 func (a *App) sources() metrics.Sources {
 	return metrics.Sources{
+		OnlyCountDeployments: a.Env.CountDeployments,
+
 		Bundles:         all(a.Bundles.Cache()),
 		Deployments:     all(a.BundleDeployments.Cache()),
 		Clusters:        all(a.Clusters.Cache()),
