@@ -540,7 +540,8 @@ func TestServerDefaultsOfCustomResource_CauseNoDrift(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "drift-custom")
 	l.start()
-	l.apply(bundle{Name: "crd", Options: deploytest.InNamespace(l.Name), Files: map[string]string{"crd.yaml": `apiVersion: apiextensions.k8s.io/v1
+	crd := func(more string) {
+		l.apply(bundle{Name: "crd", Options: deploytest.InNamespace(l.Name), Files: map[string]string{"crd.yaml": `apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata: {name: customs.lab.example.com}
 spec:
@@ -552,15 +553,24 @@ spec:
     served: true
     storage: true
     schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {
-      size: {type: integer}, active: {type: boolean},
+      size: {type: integer}, active: {type: boolean}, ` + more + `
       list: {type: array, items: {type: object, properties: {a: {type: integer}, b: {type: string, default: x}}}}}}}}}
 `}})
-	l.expectStatus("crd", ready)
+		l.expectStatus("crd", ready)
+	}
+	crd("unknown: {type: object, properties: {a: {type: string}}},")
 	l.apply(bundle{Name: "x", Options: deploytest.InNamespace(l.Name), Change: correcting(fleet.CorrectDrift{}), Files: map[string]string{
 		"cr.yaml": "apiVersion: lab.example.com/v1\nkind: Custom\nmetadata: {name: custom}\nspec: {size: 1, active: false, unknown: {a: b}, list: [{a: 1}]}\n",
 	}})
 	l.expectStatus("x", released(l.Name+"/x:1"))
 	client := dynamic.NewForConfigOrDie(l.local).Resource(schema.GroupVersionResource{Group: "lab.example.com", Version: "v1", Resource: "customs"}).Namespace(l.Name)
+	crd("") // since then, the API server drops the unknown field
+	l.eventually(func() string {
+		if live, err := client.Get(t.Context(), "custom", metav1.GetOptions{}); err != nil || dig("spec", "unknown")(live.Object) != nil {
+			return fmt.Sprintf("still there, or %v", err)
+		}
+		return ""
+	})
 	for i, patch := range []string{`{"spec":{"size":2}}`, `{"spec":{"active":null}}`, `{"spec":{"list":[{"a":2}]}}`} {
 		if _, err := client.Patch(t.Context(), "custom", types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)

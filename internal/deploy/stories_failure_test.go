@@ -3,8 +3,10 @@ package deploy
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -15,7 +17,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/fleet-hub/fleet/internal/deploy/deploytest"
 	"github.com/fleet-hub/fleet/internal/deploy/placement"
@@ -489,5 +494,199 @@ func TestAwaitedObjectCreated_WakesBundle(t *testing.T) {
 	for name, wait := range waits {
 		wait.come()
 		l.expectStatus(name, ready)
+	}
+}
+
+func TestUnknownField_IsRefused(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "unknown-field")
+	l.start()
+	crd := func(more string) {
+		l.apply(bundle{Name: "crd", Options: deploytest.InNamespace(l.Name), Files: map[string]string{"crd.yaml": `apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: things.fields.example.com}
+spec:
+  group: fields.example.com
+  scope: Namespaced
+  names: {kind: Thing, plural: things}
+  versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {size: {type: integer}` + more + `}}}}}}]
+`}})
+		l.expectStatus("crd", ready)
+	}
+	crd(", old: {type: integer}")
+	options := deploytest.InNamespace(l.Name)
+	options.Helm = &fleet.HelmOptions{Atomic: true}
+	with := func(greeting, thing, more string) bundle {
+		files := deploytest.HelloFiles(greeting)
+		files["templates/cm.yaml"] += more
+		files["templates/thing.yaml"] = "apiVersion: fields.example.com/v1\nkind: Thing\nmetadata: {name: x}\nspec: " + thing + "\n"
+		return bundle{Name: "x", Files: files, Options: options}
+	}
+	greets := func(want string) {
+		t.Helper()
+		l.eventually(func() string {
+			if got := l.field("configmaps", "x", dig("data", "greeting")); got != want {
+				return "the greeting is " + got
+			}
+			return ""
+		})
+	}
+	l.apply(with("hi", "{size: 1, old: 1}", ""))
+	l.expectStatus("x", ready)
+	crd("")
+	client := dynamic.NewForConfigOrDie(l.local).Resource(schema.GroupVersionResource{Group: "fields.example.com", Version: "v1", Resource: "things"}).Namespace(l.Name)
+	l.eventually(func() string {
+		if live, err := client.Get(t.Context(), "x", metav1.GetOptions{}); err != nil || dig("spec", "old")(live.Object) != nil {
+			return fmt.Sprintf("the field is still known, or %v", err)
+		}
+		return ""
+	})
+	l.apply(with("salut", "{size: 1, old: 1}", "")) // the custom resource did not change
+	l.expectStatus("x", ready)
+	l.apply(with("ciao", "{size: 2, old: 1}", ""))
+	l.expectStatus("x", recognisedAs(`unknown field "spec.old"`))
+	l.expectStatus("x", recognisedAs("has been rolled back due to atomic being set"))
+	greets("salut")
+	l.apply(with("ciao", "{size: 2}", "date: {a: b}\n"))
+	l.expectStatus("x", recognisedAs(`unknown field "date"`))
+	greets("salut")
+	l.apply(with("ciao", "{size: 2}", ""))
+	l.expectStatus("x", ready)
+	greets("ciao")
+	options.Helm = nil
+	files := deploytest.HelloFiles("hi")
+	files["templates/cm.yaml"] += "date: {a: b}\n"
+	l.apply(bundle{Name: "new", Files: files, Options: options})
+	l.expectStatus("new", recognisedAs(`unknown field "date"`))
+}
+
+func TestUnknownField_IsRefusedInEachAttempt(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "unknown-again")
+	l.start()
+	if _, err := l.East.CoreV1().ConfigMaps(l.Name).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "cm"}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	options := deploytest.InNamespace(l.Name)
+	options.Helm.TakeOwnership = true
+	typo := deploytest.ConfigMapYAML + "date: {a: b}\n"
+	l.apply(bundle{Name: "x", Files: map[string]string{"cm.yaml": typo}, Options: options})
+	l.expectStatus("x", recognisedAs(`configmap.v1 `+l.Name+`/cm: unknown field "date": correct or remove the field`)) // taken over
+	options.Helm.MaxHistory = 5
+	bd := l.apply(bundle{Name: "x", Files: map[string]string{"cm.yaml": typo}, Options: options}) // an upgrade of the failed revision
+	l.eventually(func() string {
+		if l.get("x").Status.AppliedDeploymentID != bd.Spec.DeploymentID {
+			return "the new attempt is not recorded"
+		}
+		return ""
+	})
+	l.expectStatus("x", recognisedAs(`unknown field "date"`))
+	l.apply(bundle{Name: "x", Files: map[string]string{"cm.yaml": deploytest.ConfigMapYAML}, Options: options})
+	l.expectStatus("x", ready)
+}
+
+// The API server repeats the content of a patch that it refuses.
+func TestRefusedObject_ContentIsNotReported(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "refused-content")
+	l.start()
+	group, crd, _ := l.thing()
+	crd = strings.Replace(crd, "x-kubernetes-preserve-unknown-fields: true", "properties: {spec: {type: object, properties: {token: {type: string}}}}", 1)
+	l.apply(bundle{Name: "crd", Files: map[string]string{"crd.yaml": crd}, Options: deploytest.InNamespace(l.Name)})
+	l.expectStatus("crd", ready)
+	const old, secret = "former-secret", "very-secret"
+	forms := []string{old, secret, base64.StdEncoding.EncodeToString([]byte(old)), base64.StdEncoding.EncodeToString([]byte(secret))}
+	thing := func(name, spec string) string {
+		return "apiVersion: " + group + "/v1\nkind: Thing\nmetadata: {name: " + name + "}\nspec: " + spec + "\n"
+	}
+	credentials := func(name, fields string) string {
+		return "apiVersion: v1\nkind: Secret\nmetadata: {name: " + name + "}\n" + fields + "\n"
+	}
+	for name, test := range map[string]struct {
+		before, after, want string
+		force               bool
+	}{
+		"create":      {after: credentials("create", "stringData: {a: "+secret+"}\ndatax: {a: b}"), want: `creating secret.v1 ` + l.Name + `/create: unknown field "datax": correct or remove the field`},
+		"patch":       {before: credentials("patch", "stringData: {a: "+old+"}"), after: credentials("patch", "stringData: {a: "+secret+"}\ndatax: {a: b}"), want: `changing secret.v1 ` + l.Name + `/patch: unknown field "datax": correct or remove the field`},
+		"metadata":    {before: credentials("metadata", "stringData: {a: "+old+"}"), after: strings.Replace(credentials("metadata", "stringData: {a: "+secret+"}"), "metadata: {", "metadata: {lables: {a: b}, ", 1), want: `unknown field "metadata.lables"`},
+		"replace":     {before: credentials("replace", "stringData: {a: "+old+"}"), after: credentials("replace", "stringData: {a: "+secret+"}\ndatax: {a: b}"), force: true, want: `changing secret.v1 ` + l.Name + `/replace: unknown field "datax": correct or remove the field`},
+		"merge-patch": {before: thing("merge-patch", "{token: "+old+"}"), after: thing("merge-patch", "{token: "+secret+", tokn: a}"), want: `changing thing.` + group + ` ` + l.Name + `/merge-patch: unknown field "spec.tokn": correct or remove the field`},
+		"type":        {before: credentials("type", "stringData: {a: "+old+"}"), after: credentials("type", "stringData: {a: "+secret+", b: 1}"), want: `changing secret.v1 ` + l.Name + `/type: json: cannot unmarshal number into Go struct field Secret.stringData of type string`},
+		"custom-type": {before: thing("custom-type", "{token: "+old+"}"), after: strings.Replace(thing("custom-type", "{token: "+secret+"}"), "metadata: {", "metadata: {finalizers: {a: b}, ", 1), want: `/custom-type: json: cannot unmarshal object into Go struct field ObjectMeta.finalizers of type []string`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			options := deploytest.InNamespace(l.Name)
+			options.Helm.Force = test.force
+			if test.before != "" {
+				l.apply(bundle{Name: name, Files: map[string]string{"a.yaml": test.before}, Options: options})
+				l.expectStatus(name, ready)
+			}
+			l.apply(bundle{Name: name, Files: map[string]string{"a.yaml": test.after}, Options: options})
+			var bd *fleet.BundleDeployment
+			var messages string
+			l.eventually(func() string {
+				bd, messages = l.get(name), ""
+				for _, condition := range bd.Status.Conditions {
+					messages += condition.Message + "\n"
+				}
+				if !strings.Contains(messages, l.Name+"/"+name+": ") {
+					return "it is not refused: " + messages
+				}
+				return ""
+			})
+			if !strings.Contains(messages, test.want) {
+				t.Errorf("the status lacks %q: %s", test.want, messages)
+			}
+			status, err := json.Marshal(bd.Status)
+			if err != nil {
+				t.Fatal(err)
+			}
+			reported := string(status) + l.log()
+			for _, core := range []kubernetes.Interface{l.HubCore, l.East} {
+				events, err := core.CoreV1().Events(l.Name).List(t.Context(), metav1.ListOptions{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				reported += fmt.Sprint(events.Items)
+			}
+			for _, form := range forms {
+				if strings.Contains(reported, form) {
+					t.Errorf("%q is in the status, an event or the log", form)
+				}
+			}
+		})
+	}
+}
+
+func TestNewFieldOfCRD_MayBeUsedInTheSameBundle(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "new-field")
+	l.start()
+	_, crd, thing := l.thing()
+	options := deploytest.InNamespace(l.Name)
+	options.Helm.Atomic = true
+	with := func(fields, spec string) bundle {
+		return bundle{Name: "x", Options: options, Files: map[string]string{
+			"crd.yaml": strings.Replace(crd, "x-kubernetes-preserve-unknown-fields: true", "properties: {spec: {type: object, properties: {b: {type: string}"+fields+"}}}", 1),
+			"a.yaml":   strings.Replace(thing, "{b: c}", spec, 1),
+		}}
+	}
+	first := with("", "")
+	delete(first.Files, "a.yaml") // Helm needs the kind before it can read the object
+	l.apply(first)
+	l.expectStatus("x", ready)
+	var fields, spec string
+	for i := range 10 {
+		fields, spec = fields+fmt.Sprintf(", f%d: {type: string}", i), spec+fmt.Sprintf(", f%d: a", i)
+		bd := l.apply(with(fields, "{b: c"+spec+"}"))
+		l.eventually(func() string {
+			if now := l.get("x"); now.Status.AppliedDeploymentID != bd.Spec.DeploymentID {
+				return "not applied"
+			}
+			return ""
+		})
+		if got := l.expectStatus("x", ready); got.Status.AppliedDeploymentID != bd.Spec.DeploymentID {
+			t.Errorf("deployed %s, want %s", got.Status.AppliedDeploymentID, bd.Spec.DeploymentID)
+		}
 	}
 }

@@ -3,9 +3,13 @@ package outcome
 import (
 	"encoding/base64"
 	"encoding/json"
+	"errors"
+	"regexp"
 	"sort"
 	"strconv"
 	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
 const (
@@ -73,6 +77,32 @@ type redactedError struct {
 
 func (e *redactedError) Error() string { return e.text }
 func (e *redactedError) Unwrap() error { return e.cause }
+
+// An API server repeats the content of a patch that it refuses, quoted, before the cause.
+var (
+	unknownField    = regexp.MustCompile(`(?s)^.*strict decoding error: (.*)$`)
+	repeatedContent = regexp.MustCompile(`(?s)( *"" is invalid: )?patch: Invalid value: ".*": `)
+)
+
+// IsUnknownField reports whether an API server has refused an object because of a field that it does not know.
+func IsUnknownField(err error) bool {
+	var refusal apierrors.APIStatus
+	return errors.As(err, &refusal) && unknownField.MatchString(err.Error())
+}
+
+// WithoutContent returns the refusal of an API server without the object's content. For an unknown field, it names only the field.
+// errors.Is and errors.As still work.
+func WithoutContent(err error) error {
+	var refusal apierrors.APIStatus
+	if !errors.As(err, &refusal) {
+		return err
+	}
+	text := repeatedContent.ReplaceAllLiteralString(err.Error(), "")
+	if text = unknownField.ReplaceAllString(text, "$1: correct or remove the field"); text == err.Error() {
+		return err
+	}
+	return &redactedError{text: text, cause: err}
+}
 
 func collectTexts(value any, found map[string]bool) {
 	switch value := value.(type) {

@@ -88,7 +88,7 @@ type Installation struct {
 	Changes *objects.Changes
 	// history is the number of revisions that Helm keeps.
 	history int
-	// noWayBack disables the rollback of a failed upgrade: no revision is deployed, or others may have written the one to restore.
+	// noWayBack disables the rollback of a failed upgrade: others may have written the revision to restore.
 	noWayBack bool
 }
 
@@ -157,7 +157,7 @@ func runHelm(next step, in Installation, h *History, config *action.Configuratio
 	if next == Install {
 		run = runInstall
 	}
-	in.noWayBack = newest(h.revisions, release.StatusDeployed) == 0 || slices.ContainsFunc(h.revisions, h.isForeign)
+	client.Undeployed, in.noWayBack = newest(h.revisions, release.StatusDeployed) == 0, slices.ContainsFunc(h.revisions, h.isForeign)
 	h.beforeCreate = func(r *release.Release) error {
 		rendered.restore(r)
 		again, err := in.Finish.FinishHooks(r)
@@ -295,7 +295,7 @@ func runUpgrade(in Installation, config *action.Configuration, client *objects.C
 	run.Force = in.Force
 	run.MaxHistory = in.history
 	run.ResetValues = true // the bundle has all values: values that were removed must not come back
-	run.Atomic, run.Timeout = helm.Atomic && !in.noWayBack, timeout(helm)
+	run.Atomic, run.Timeout = helm.Atomic && !in.noWayBack && !client.Undeployed, timeout(helm)
 	run.Wait, run.WaitForJobs = helm.Atomic || helm.TimeoutSeconds > 0, helm.WaitForJobs
 	run.SkipSchemaValidation, run.DisableOpenAPIValidation = true, true // rendering validates the values
 	run.EnableDNS = !helm.DisableDNS

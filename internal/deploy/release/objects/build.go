@@ -42,6 +42,9 @@ func (c *Client) Build(reader io.Reader, _ bool) (kube.ResourceList, error) {
 		if !found {
 			continue
 		}
+		if isNew {
+			info.Source = fromBundle
+		}
 		if at, repeated := places[refOf(info)]; repeated {
 			list[at] = info
 			continue

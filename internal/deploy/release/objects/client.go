@@ -1,6 +1,7 @@
 package objects
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -14,11 +15,13 @@ import (
 	"helm.sh/helm/v3/pkg/release"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/cli-runtime/pkg/resource"
 	"k8s.io/client-go/util/retry"
 
@@ -59,6 +62,8 @@ type Client struct {
 	// Removes is true if the operation deletes objects of former revisions. It then finds them also if the API server serves
 	// their kind in another version only.
 	Removes bool
+	// Undeployed is true if an upgrade starts from a failed revision, whose content was not accepted.
+	Undeployed bool
 	// Leftovers are failed revisions in old. Their objects are deleted unless the new revision has them.
 	Leftovers []int
 	// Former are manifests of other releases, whose objects this release may have taken over. An update removes the
@@ -88,6 +93,7 @@ type Client struct {
 	ignored  drift.Input // without objects: what an update with Only does not change
 	// madeNamespace is true if the operation has created the release's namespace.
 	madeNamespace bool
+	wroteCRD      atomic.Bool
 }
 
 func New(identity *access.Identity, key placement.Release, stopped <-chan struct{}) *Client {
@@ -118,7 +124,7 @@ func (c *Client) create(info *resource.Info) error {
 	if err := c.confine(info); err != nil {
 		return err
 	}
-	object, err := c.helper(info).Create(info.Namespace, true, info.Object)
+	object, err := c.send(info, func() (runtime.Object, error) { return c.checking(info).Create(info.Namespace, true, info.Object) })
 	if err != nil && !apierrors.IsAlreadyExists(err) && c.isOwnNamespace(info) && c.NamespaceExists() {
 		err = apierrors.NewAlreadyExists(info.Mapping.Resource.GroupResource(), info.Name) // Helm accepts this error
 	}
@@ -227,6 +233,54 @@ func (c *Client) isOutside(info *resource.Info) bool {
 
 func (c *Client) helper(info *resource.Info) *resource.Helper {
 	return resource.NewHelper(info.Client, info.Mapping).WithFieldManager(access.FieldManager)
+}
+
+// fromBundle is the source of the objects that an installation or an upgrade has rendered. Objects of a rollback have no source.
+const fromBundle = "bundle"
+
+// checking returns the helper with which an object is written. The API server refuses unknown fields of an object of the bundle, but
+// not of one that has the content of an earlier deployment: that was accepted.
+func (c *Client) checking(info *resource.Info, earlier ...kube.ResourceList) *resource.Helper {
+	isSame := func(list kube.ResourceList) bool {
+		found := list.Get(info) // of objects that Helm adopts, it is the new object itself
+		return found != nil && found.Object != info.Object && equality.Semantic.DeepEqual(contentOf(found.Object), contentOf(info.Object))
+	}
+	if info.Source != fromBundle || slices.ContainsFunc(earlier, isSame) {
+		return c.helper(info)
+	}
+	return c.helper(info).WithFieldValidation(metav1.FieldValidationStrict)
+}
+
+// contentOf returns an object without its labels and annotations, to which Helm adds some.
+func contentOf(object runtime.Object) map[string]any {
+	u, ok := object.(*unstructured.Unstructured)
+	if !ok {
+		return nil
+	}
+	content := maps.Clone(u.Object)
+	if metadata, ok := content["metadata"].(map[string]any); ok {
+		metadata = maps.Clone(metadata)
+		delete(metadata, "labels")
+		delete(metadata, "annotations")
+		content["metadata"] = metadata
+	}
+	return content
+}
+
+// schemaDelay is the longest time until the API server uses the schema of a changed CustomResourceDefinition.
+const schemaDelay = 10 * time.Second
+
+// send writes an object and returns the API server's answer. If this operation has written a CustomResourceDefinition, send repeats a
+// write that is refused because of an unknown field: the API server may not use the new schema yet.
+func (c *Client) send(info *resource.Info, write func() (runtime.Object, error)) (answer runtime.Object, err error) {
+	_ = wait.PollUntilContextTimeout(wait.ContextForChannel(c.stopped), 100*time.Millisecond, schemaDelay, true, func(context.Context) (bool, error) {
+		answer, err = write()
+		return !c.wroteCRD.Load() || !outcome.IsUnknownField(err), nil
+	})
+	if err == nil && manifest.IsCRD(info.Mapping.GroupVersionKind) {
+		c.wroteCRD.Store(true)
+	}
+	return answer, outcome.WithoutContent(err)
 }
 
 func (c *Client) remember(info *resource.Info) {

@@ -1,8 +1,10 @@
 package objects
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -326,6 +328,120 @@ func TestRefusedNamespace_IsNoErrorIfItExists(t *testing.T) {
 			}
 			if created := test.code == http.StatusCreated; created != (err == nil) {
 				t.Errorf("error %v", err)
+			}
+		})
+	}
+}
+
+func TestUnknownFields_AreRefusedInNewContent(t *testing.T) {
+	thing := func(size int) string {
+		return fmt.Sprintf("apiVersion: x.io/v1\nkind: Thing\nmetadata: {name: a, namespace: web}\nspec: {size: %d}\n", size)
+	}
+	list := func(size int) kube.ResourceList { return kube.ResourceList{infoOf(t, thing(size))} }
+	for name, test := range map[string]struct {
+		missing, rollback, force, adopted, undeployed bool
+		former                                        []kube.ResourceList // the deployed revision, and failed ones
+		others                                        []kube.ResourceList // of a former release
+		want                                          string
+	}{
+		"created: refused":                                  {missing: true, want: "Strict"},
+		"created by a rollback: accepted":                   {missing: true, rollback: true},
+		"changed: refused":                                  {former: []kube.ResourceList{list(1)}, want: "Strict"},
+		"changed by a rollback: accepted":                   {former: []kube.ResourceList{list(1)}, rollback: true},
+		"replaced: refused":                                 {former: []kube.ResourceList{list(1)}, force: true, want: "Strict"},
+		"replaced without a change: accepted":               {former: []kube.ResourceList{list(2)}, force: true},
+		"as deployed: accepted":                             {former: []kube.ResourceList{list(2)}},
+		"as deployed, after a failed change: accepted":      {former: []kube.ResourceList{list(2), list(3)}},
+		"only a label changed: accepted":                    {former: []kube.ResourceList{{infoOf(t, strings.Replace(thing(2), "metadata: {", "metadata: {labels: {a: b}, ", 1))}}},
+		"metadata changed: refused":                         {former: []kube.ResourceList{{infoOf(t, strings.Replace(thing(2), "metadata: {", "metadata: {lables: {a: b}, ", 1))}}, want: "Strict"},
+		"adopted: refused":                                  {adopted: true, want: "Strict"},
+		"as before, no revision is deployed: refused":       {undeployed: true, former: []kube.ResourceList{list(2)}, want: "Strict"},
+		"as before, which failed: refused":                  {former: []kube.ResourceList{list(1), list(2)}, want: "Strict"},
+		"as of the release it belonged to: accepted":        {former: []kube.ResourceList{nil}, others: []kube.ResourceList{list(2)}},
+		"changed since the release it belonged to: refused": {former: []kube.ResourceList{nil}, others: []kube.ResourceList{list(3)}, want: "Strict"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			target, written := infoOf(t, thing(2)), ""
+			if !test.rollback {
+				target.Source = fromBundle
+			}
+			stored, err := json.Marshal(infoOf(t, thing(1)).Object)
+			if err != nil {
+				t.Fatal(err)
+			}
+			target.Client = &fake.RESTClient{NegotiatedSerializer: resource.UnstructuredPlusDefaultContentConfig().NegotiatedSerializer,
+				Client: fake.CreateHTTPClient(func(r *http.Request) (*http.Response, error) {
+					switch {
+					case r.Method != http.MethodGet:
+						written = r.Method + r.URL.Query().Get("fieldValidation")
+					case test.missing:
+						return answer(http.StatusNotFound, `{"apiVersion":"v1","kind":"Status","status":"Failure","reason":"NotFound","code":404}`), nil
+					}
+					return answer(http.StatusOK, string(stored)), nil
+				})}
+			if test.adopted {
+				test.former = []kube.ResourceList{copyOf(kube.ResourceList{target})}
+			}
+			method := http.MethodPatch
+			switch {
+			case test.missing:
+				method = http.MethodPost
+			case test.force:
+				method = http.MethodPut
+			}
+			client := New(&access.Identity{}, placement.Release{}, nil)
+			client.Undeployed = test.undeployed
+			if _, err := client.update(test.former, test.others, target, test.force); err != nil {
+				t.Fatal(err)
+			}
+			if written != method+test.want {
+				t.Errorf("wrote %q, want %q", written, method+test.want)
+			}
+		})
+	}
+}
+
+func TestUnknownField_IsTriedAgainAfterCRDWasWritten(t *testing.T) {
+	const crd = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: things.x.io}\nspec: {group: x.io}\n"
+	const refusal = `{"apiVersion":"v1","kind":"Status","status":"Failure","reason":"BadRequest","code":400,"message":"Thing in version \"v1\" cannot be handled as a Thing: strict decoding error: unknown field \"spec.size\""}`
+	for name, test := range map[string]struct {
+		list     []string
+		stops    bool // the agent
+		requests int
+	}{
+		"with the CRD: tried again":              {[]string{crd}, false, 3},
+		"with the CRD, the agent stops: refused": {[]string{crd}, true, 1},
+		"with another object: refused":           {[]string{"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: web}\n"}, false, 1},
+		"without another object: refused":        {nil, false, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			requests := 0
+			rest := &fake.RESTClient{NegotiatedSerializer: resource.UnstructuredPlusDefaultContentConfig().NegotiatedSerializer,
+				Client: fake.CreateHTTPClient(func(r *http.Request) (*http.Response, error) {
+					if strings.HasSuffix(r.URL.Path, "/things") {
+						if requests++; requests < 3 {
+							return answer(http.StatusBadRequest, refusal), nil
+						}
+					}
+					sent, err := io.ReadAll(r.Body)
+					return answer(http.StatusCreated, string(sent)), err
+				})}
+			stopped := make(chan struct{})
+			if test.stops {
+				close(stopped)
+			}
+			var list kube.ResourceList
+			for _, text := range append(test.list, "apiVersion: x.io/v1\nkind: Thing\nmetadata: {name: a, namespace: web}\nspec: {size: 1}\n") {
+				info := infoOf(t, text)
+				info.Client, info.Source, info.Namespace = rest, fromBundle, "web"
+				list = append(list, info)
+			}
+			_, err := New(&access.Identity{}, placement.Release{}, stopped).Create(list)
+			if requests != test.requests || (err == nil) != (test.requests == 3) {
+				t.Errorf("%d requests, error %v; want %d requests", requests, err, test.requests)
+			}
+			if want := `creating thing.x.io web/a: unknown field "spec.size": correct or remove the field`; err != nil && err.Error() != want {
+				t.Errorf("error %q, want %q", err, want)
 			}
 		})
 	}

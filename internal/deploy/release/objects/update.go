@@ -190,15 +190,22 @@ func (c *Client) update(former, others []kube.ResourceList, target *resource.Inf
 	if err != nil {
 		return false, fmt.Errorf("reading %s: %w", describeInfo(target), err)
 	}
+	accepted := others
+	if len(former) > 0 && !c.Undeployed {
+		accepted = append(slices.Clone(others), former[0]) // the other lists of former are failed revisions
+	}
+	writer := c.checking(target, accepted...)
 	if force {
-		answer, err := c.helper(target).Replace(target.Namespace, target.Name, true, c.keepIgnored(target.Object, target, live, true))
+		answer, err := c.send(target, func() (runtime.Object, error) {
+			return writer.Replace(target.Namespace, target.Name, true, c.keepIgnored(target.Object, target, live, true))
+		})
 		return false, c.took(target, answer, err)
 	}
 	if owner, known := ownerOf(live); known && owner != c.release {
 		former = slices.Concat(others, former) // others first: the first patch makes the object ours
 	}
 	for _, before := range versionsOf(target, former) {
-		if live, err = c.patch(before, target, live); err != nil {
+		if live, err = c.patch(writer, before, target, live); err != nil {
 			return false, err
 		}
 	}
@@ -207,7 +214,7 @@ func (c *Client) update(former, others []kube.ResourceList, target *resource.Inf
 
 // patch sends the patch from before to target, and returns the object after it. If the object has changed since live was read,
 // patch reads it again.
-func (c *Client) patch(before runtime.Object, target *resource.Info, live runtime.Object) (runtime.Object, error) {
+func (c *Client) patch(writer *resource.Helper, before runtime.Object, target *resource.Info, live runtime.Object) (runtime.Object, error) {
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() (err error) {
 		if live == nil {
 			if live, err = c.helper(target).Get(target.Namespace, target.Name); err != nil {
@@ -223,7 +230,9 @@ func (c *Client) patch(before runtime.Object, target *resource.Info, live runtim
 		if string(patch) == "{}" {
 			return nil
 		}
-		answer, err := c.helper(target).Patch(target.Namespace, target.Name, patchType, patch, nil)
+		answer, err := c.send(target, func() (runtime.Object, error) {
+			return writer.Patch(target.Namespace, target.Name, patchType, patch, nil)
+		})
 		if err != nil {
 			live = nil // outdated
 			return c.took(target, nil, err)
