@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"sync"
 
+	"golang.org/x/sync/errgroup"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -149,11 +151,12 @@ func (s *Store) SetOwner(ctx context.Context, created *fleet.BundleDeployment) e
 	return nil
 }
 
-// fewSecrets is the number of values Secrets up to which they are read one by one. pageSize is the page size for listing
-// them.
+// fewSecrets is the number of values Secrets up to which they are read one by one, readsAtOnce at a time. To list them, the API
+// server reads every Secret of the hub. pageSize is the page size of the list.
 const (
-	fewSecrets = 3
-	pageSize   = 250
+	fewSecrets  = 200
+	readsAtOnce = 16
+	pageSize    = 250
 )
 
 // Read returns the values in the Secrets of these BundleDeployments, by namespace. All of them have the given name. If
@@ -163,17 +166,25 @@ func (s *Store) Read(ctx context.Context, name string, of []*fleet.BundleDeploym
 	if len(of) > fewSecrets {
 		return found, s.readAll(ctx, name, found)
 	}
+	var mu sync.Mutex // guards found
+	reads, ctx := errgroup.WithContext(ctx)
+	reads.SetLimit(readsAtOnce)
 	for _, bd := range of {
-		secret, err := reconcile.Optional(s.app.Kube.CoreV1().Secrets(bd.Namespace).Get(ctx, bd.Name, metav1.GetOptions{}))
-		if err != nil {
-			return nil, fmt.Errorf("reading the values of %s: %w", reconcile.KeyOf(bd), err)
-		}
-		if secret != nil {
-			values := delivery.ReadValues(secret)
-			found[bd.Namespace] = &values
-		}
+		reads.Go(func() error {
+			secret, err := reconcile.Optional(s.app.Kube.CoreV1().Secrets(bd.Namespace).Get(ctx, bd.Name, metav1.GetOptions{}))
+			if err != nil {
+				return fmt.Errorf("reading the values of %s: %w", reconcile.KeyOf(bd), err)
+			}
+			if secret != nil {
+				values := delivery.ReadValues(secret)
+				mu.Lock()
+				defer mu.Unlock()
+				found[bd.Namespace] = &values
+			}
+			return nil
+		})
 	}
-	return found, nil
+	return found, reads.Wait()
 }
 
 func (s *Store) readAll(ctx context.Context, name string, found map[string]*delivery.Values) error {

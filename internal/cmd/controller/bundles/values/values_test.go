@@ -1,6 +1,9 @@
 package values
 
 import (
+	"errors"
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/rancher/wrangler/v3/pkg/genericcondition"
@@ -40,6 +43,41 @@ func TestReportedInvalidValues_HaveTheSecretChecked(t *testing.T) {
 				t.Errorf("unverified: %t", got)
 			}
 		})
+	}
+}
+
+// A list of Secrets of one name makes the API server read all Secrets of the hub.
+func TestRead_ListsSecretsOnlyIfThereAreMany(t *testing.T) {
+	read := func(number int) (found int, requests []string, err error) {
+		hub := hubtest.New(t)
+		var of []*fleet.BundleDeployment
+		for i := range number {
+			of = append(of, valued(fmt.Sprint(i)))
+			secret := unownedSecret()
+			secret.Namespace = of[i].Namespace
+			hub.Put(secret)
+		}
+		hub.Requests()
+		values, err := New(hub.App).Read(t.Context(), "web", of)
+		return len(values), hub.Requests(), err
+	}
+	for _, number := range []int{1, 50, fewSecrets} {
+		found, requests, err := read(number)
+		if err != nil || found != number || len(requests) != number {
+			t.Errorf("%d BundleDeployments: %d are read with %d requests, error %v", number, found, len(requests), err)
+		}
+	}
+	if _, requests, err := read(fewSecrets + 1); len(requests) > 0 || err == nil || !strings.Contains(err.Error(), "list secrets") { // which the hub in memory does not serve
+		t.Errorf("many BundleDeployments: %d requests, error %v, want a list", len(requests), err)
+	}
+}
+
+func TestRead_ReturnsTheErrorOfASecret(t *testing.T) {
+	hub := hubtest.New(t)
+	failure := errors.New("boom")
+	hub.Fail("get Secret c-two/web", failure)
+	if _, err := New(hub.App).Read(t.Context(), "web", []*fleet.BundleDeployment{valued("one"), valued("two")}); !errors.Is(err, failure) {
+		t.Errorf("error %v", err)
 	}
 }
 
