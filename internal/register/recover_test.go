@@ -310,6 +310,22 @@ func TestHubThatGivesNothing_RecoverySecretStaysAsItIs(t *testing.T) {
 	})
 }
 
+// A tenant of the hub may have a Secret of that name copied to the Cluster's namespace, with a key that is not the hub's.
+func TestRecoverySecretOfAnotherType_IsNotTakenFromTheHub(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.keeper()
+		w.givesType = corev1.SecretTypeOpaque
+		before := w.storedData()
+		w.accounts["account-0"] = true
+		w.identitySecret("account-0")
+		w.run(48 * time.Hour)
+		if diff := cmp.Diff(before, w.storedData()); diff != "" || w.reads == 0 {
+			t.Errorf("read %d times; recovery Secret (-want +got):\n%s", w.reads, diff)
+		}
+	})
+}
+
 // What an earlier hub gave must not bring the agent back to that hub.
 func TestRegistrationAtHubThatGivesNothing_ForgetsEarlierHub(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

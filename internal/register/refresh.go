@@ -57,6 +57,9 @@ func (a *agent) refreshRecovery(ctx context.Context) error {
 	}
 	given, all := a.kept.Data.Recovery, a.kept.Data // if the hub has nothing newer
 	if err == nil {
+		if secret.Type != protocol.SecretTypeRecovery {
+			return fmt.Errorf("secret %s/%s is not from the hub: its type is %q, not %q; delete it on the hub", namespace, names.Recovery, secret.Type, protocol.SecretTypeRecovery)
+		}
 		if given, err = protocol.ParseRecovery(secret.Data); err != nil {
 			return err
 		}

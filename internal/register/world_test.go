@@ -2,6 +2,7 @@ package register
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/x509"
@@ -85,6 +86,7 @@ type world struct {
 	anonymous     map[string]string        // by address: what other servers show as the hub document
 	sealsFor      string                   // another key than that of the request
 	gives         func() map[string][]byte // what an agent needs to return, nil: this hub gives nothing
+	givesType     corev1.SecretType        // of Secret fleet-recovery, "": the type that a hub writes
 	upToDate      bool                     // Secret fleet-recovery does not exist, because the agent has what it would contain
 	reads         int                      // of Secret fleet-recovery
 	receipt       func() string            // what the agent reports of what it has
@@ -397,7 +399,7 @@ func (v *visitor) given() (*corev1.Secret, error) {
 	if v.reads++; v.upToDate {
 		return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "secrets"}, names.Recovery)
 	}
-	return &corev1.Secret{Data: v.gives()}, nil
+	return &corev1.Secret{Type: cmp.Or(v.givesType, protocol.SecretTypeRecovery), Data: v.gives()}, nil
 }
 
 func (v *visitor) credential(namespace, name string) (*corev1.Secret, error) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -193,11 +194,6 @@ func TestCopyAll(t *testing.T) {
 			bd: deployment(creds), there: []runtime.Object{secretOf("ws", "creds", "1", ofType(fleet.SecretTypeBundleValues))},
 			trouble: "downstreamResources[0]: Secret creds: " + errOwn.Error(),
 		},
-		"the identity of an agent is never copied": {
-			bd:      deployment(fleet.DownstreamResource{Kind: "Secret", Name: names.Agent}),
-			there:   []runtime.Object{secretOf("ws", names.Agent, "1", ofType(corev1.SecretTypeOpaque))},
-			trouble: "downstreamResources[0]: Secret fleet-agent: " + errOwn.Error(),
-		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -220,6 +216,34 @@ func TestCopyAll(t *testing.T) {
 			got.ResourceVersion, got.ManagedFields, got.TypeMeta, test.secret.ResourceVersion = "", nil, metav1.TypeMeta{}, ""
 			if diff := cmp.Diff(test.secret, got); err != nil || diff != "" {
 				t.Errorf("the copy (-want +got), %v:\n%s", err, diff)
+			}
+		})
+	}
+}
+
+// The agent and the hub find these by name or by type. A tenant must not decide what they contain.
+func TestSecretsThatFleetReads_AreNeverCopied(t *testing.T) {
+	for name, secret := range map[string]*corev1.Secret{
+		"identity of an agent":       secretOf("ws", names.Agent, "1", ofType(corev1.SecretTypeOpaque)),
+		"import identity":            secretOf("ws", names.AgentBootstrap, "1", ofType(corev1.SecretTypeOpaque)),
+		"name of the recovery data":  secretOf("ws", names.Recovery, "1", ofType(corev1.SecretTypeOpaque)),
+		"type of the recovery data":  secretOf("ws", "creds", "1", ofType(protocol.SecretTypeRecovery)),
+		"credential for a request":   secretOf("ws", names.CredentialSecret("id", "random"), "1", ofType(protocol.SecretTypeCredential)),
+		"key of the hub":             secretOf("ws", names.HubKey, "1", ofType(protocol.SecretTypeHubKey)),
+		"values of a Bundle":         secretOf("ws", "web", "1", ofType(fleet.SecretTypeBundleValues)),
+		"values for an agent":        secretOf("ws", "db", "1", ofType(fleet.SecretTypeBundleDeployment)),
+		"values of an import token":  secretOf("ws", "token", "1", ofType(protocol.SecretTypeValues)),
+		"token of a request account": secretOf("ws", "request-1-token", "1", ofType(corev1.SecretTypeServiceAccountToken)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := handlerWith(t, secret)
+			bd := deployment(fleet.DownstreamResource{Kind: "Secret", Name: secret.Name})
+			trouble, err := h.copyAll(t.Context(), bd, everything(bd))
+			if err != nil || !strings.Contains(trouble, "never copied") {
+				t.Errorf("trouble %q, %v", trouble, err)
+			}
+			if got, err := h.app.Kube.CoreV1().Secrets(there).Get(t.Context(), secret.Name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+				t.Errorf("there is a copy %+v, %v", got, err)
 			}
 		})
 	}

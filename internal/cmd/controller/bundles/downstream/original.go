@@ -81,7 +81,7 @@ func (h *handler) mayBeCopied(o original, read *payload) error {
 		return nil
 	case read.secretType == corev1.SecretTypeServiceAccountToken:
 		return errToken
-	case isOwnType(read.secretType), o.key.Name == names.Agent, o.key.Name == names.AgentBootstrap:
+	case isOwnType(read.secretType), o.key.Name == names.Agent, o.key.Name == names.AgentBootstrap, o.key.Name == names.Recovery:
 		return errOwn
 	case read.kubeconfig != "":
 		return fmt.Errorf("its key %s: %w", read.kubeconfig, errHeldKubeconfig)
