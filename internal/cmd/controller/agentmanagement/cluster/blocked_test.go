@@ -75,6 +75,65 @@ func TestTicketsOfAGoneCluster_AreBlocked(t *testing.T) {
 	}
 }
 
+// A user deleted the namespace and removed the finalizer of the Cluster. When the namespace is gone, nothing shows that there
+// was a Cluster. The events of the namespace's objects cost nothing more.
+func TestTicketsOfAGoneCluster_AreBlockedBeforeItsNamespaceIsGone(t *testing.T) {
+	hub := newHub(t, ours(terminating), markedAccount(), markedDeployment(fleet.FinalizerBundleDeployment))
+	hub.Fail("create "+tickets, apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "tickets", errors.New("exceeded quota")))
+	if err := hub.Handle("Cluster", key); err == nil {
+		t.Error("want the server's error")
+	}
+	if left := hubtest.MustGet[*fleet.BundleDeployment](t, hub, east, "b"); len(left.Finalizers) == 0 {
+		t.Error("the namespace can end although the tickets are valid")
+	}
+	hub.Fail("create "+tickets, nil)
+	hub.Requests()
+	handle(t, hub)
+	hubtest.ExpectRequests(t, hub, "get Cluster "+key, "get "+tickets, "get "+tickets, "create "+tickets, "patch BundleDeployment "+east+"/b")
+	if !isBlocked(t, hub, "east") {
+		t.Error("the ticket is valid")
+	}
+	hub.Requests()
+	hub.Sync()
+	handle(t, hub)
+	hubtest.ExpectRequests(t, hub)
+}
+
+func TestNamespaceThatIsBeingDeleted_BlocksNoTicketsOfOthers(t *testing.T) {
+	for name, prepare := range map[string]func(*hubtest.Hub){
+		"a user created the namespace": func(hub *hubtest.Hub) { hub.Put(ours(terminating, unlabelled)) },
+		"the Cluster exists":           func(hub *hubtest.Hub) { hub.Put(ours(terminating)); hub.Have(oneCluster(fresh)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			hub := newHub(t, markedDeployment(fleet.FinalizerBundleDeployment))
+			prepare(hub)
+			handle(t, hub)
+			if isBlocked(t, hub, "east") {
+				t.Error("the ticket is blocked")
+			}
+			if left := hubtest.MustGet[*fleet.BundleDeployment](t, hub, east, "b"); len(left.Finalizers) > 0 {
+				t.Errorf("it is still held by %v", left.Finalizers)
+			}
+		})
+	}
+}
+
+// Otherwise a user who removes the finalizer of the Cluster then would leave its tickets valid.
+func TestTicketsOfADeletedCluster_AreBlockedBeforeItsNamespaceIsDeleted(t *testing.T) {
+	hub := newHub(t, oneCluster(deleted), ours())
+	hub.Fail("create "+tickets, apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "tickets", errors.New("exceeded quota")))
+	if err := hub.Handle("Cluster", key); err == nil {
+		t.Error("want the server's error")
+	}
+	hubtest.MustGet[*corev1.Namespace](t, hub, "", east)
+	hub.Follow()
+	hub.Fail("create "+tickets, nil)
+	hub.Requests()
+	handle(t, hub)
+	requests := hubtest.ExpectRequests(t, hub, "get "+tickets, "get "+tickets, "create "+tickets, "delete Namespace "+east)
+	hubtest.ExpectOrder(t, requests, "create "+tickets, "delete Namespace "+east)
+}
+
 func TestClusterOfADeletedWorkspace_BlocksAllTickets(t *testing.T) {
 	leaving := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "fleet-default", DeletionTimestamp: &metav1.Time{Time: time.Unix(1, 0)}, Finalizers: []string{"kubernetes"}}}
 	hub := newHub(t, oneCluster(deleted), leaving)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/rancher/wrangler/v3/pkg/genericcondition"
@@ -35,6 +36,9 @@ type handler struct {
 	app *hub.App
 	// lasting is the context of requests that no kind's client makes.
 	lasting context.Context //nolint:containedctx // handlers are called without a context
+	// blocked has the namespace's UID of each gone Cluster whose namespace is being deleted and whose tickets are blocked.
+	// It saves a read for each event of the namespace.
+	blocked sync.Map
 }
 
 // Register watches Clusters and their namespaces. It also watches the objects in these namespaces that delay the
@@ -169,6 +173,12 @@ func (h *handler) cannotLeave(in input, err error) (*fleet.Cluster, error) {
 
 // takeApart deletes what the outcome names. Only stages of deletion name anything.
 func (h *handler) takeApart(in input, out outcome) error {
+	if out.stage == draining { // before the namespace is gone: if a user removes the finalizer then, nothing else blocks them
+		cluster := in.cluster
+		if err := h.blockSince(types.NamespacedName{Namespace: cluster.Namespace, Name: cluster.Name}, *cluster.DeletionTimestamp, recovery.LatestTicket(cluster, in.now)); err != nil {
+			return err
+		}
+	}
 	if err := errors.Join(h.revoke(out.revoke, out.unbind), h.drain(out.drain)); err != nil {
 		return err
 	}

@@ -82,15 +82,15 @@ func TestCluster_FromCreationToDeletion(t *testing.T) {
 
 	hub.Sync()
 	handle(t, hub)
-	requests := hubtest.ExpectRequests(t, hub, "patch BundleDeployment "+east+"/b", "delete Namespace "+east)
-	hubtest.ExpectOrder(t, requests, "patch BundleDeployment "+east+"/b", "delete Namespace "+east)
+	requests := hubtest.ExpectRequests(t, hub, "get "+tickets, "get "+tickets, "create "+tickets, "patch BundleDeployment "+east+"/b", "delete Namespace "+east)
+	hubtest.ExpectOrder(t, requests, "create "+tickets, "patch BundleDeployment "+east+"/b", "delete Namespace "+east)
 	if left := hubtest.MustGet[*fleet.BundleDeployment](t, hub, east, "b"); len(left.Finalizers) > 0 {
 		t.Errorf("it is still held by %v", left.Finalizers)
 	}
 
 	hub.Sync()
 	handle(t, hub)
-	hubtest.ExpectRequests(t, hub, "get "+tickets, "create "+tickets, "patch Cluster fleet-default/east")
+	hubtest.ExpectRequests(t, hub, "get "+tickets, "patch Cluster fleet-default/east") // within the same second
 	if left := hubtest.MustGet[*fleet.Cluster](t, hub, "fleet-default", "east"); hasFinalizer(left) {
 		t.Errorf("it is still held by %v", left.Finalizers)
 	}
@@ -106,7 +106,7 @@ func TestDeletedCluster_KeepsDeploymentsUntilRightsAreGone(t *testing.T) {
 	hubtest.ExpectWoken(t, hub, "Cluster fleet-default/east in 2s")
 	hub.Sync()
 	handle(t, hub)
-	hubtest.ExpectRequests(t, hub, "patch BundleDeployment "+east+"/b", "delete Namespace "+east)
+	hubtest.ExpectRequests(t, hub, "get "+tickets, "get "+tickets, "create "+tickets, "patch BundleDeployment "+east+"/b", "delete Namespace "+east)
 }
 
 func TestDeletedCluster_RevokesOnlyItsOwnAccounts(t *testing.T) {
@@ -116,7 +116,7 @@ func TestDeletedCluster_RevokesOnlyItsOwnAccounts(t *testing.T) {
 	going.Name, going.DeletionTimestamp = "request-2", &metav1.Time{Time: time.Unix(1, 0)}
 	hub := newHub(t, oneCluster(deleted), ours(), byHand, going)
 	handle(t, hub)
-	hubtest.ExpectRequests(t, hub, "delete Namespace "+east)
+	hubtest.ExpectRequests(t, hub, "get "+tickets, "get "+tickets, "create "+tickets, "delete Namespace "+east)
 }
 
 func TestEmptySchedulingCustomization_IsRemoved(t *testing.T) {
@@ -322,14 +322,14 @@ func TestDeletedCluster_LeftoversAreRemoved(t *testing.T) {
 		objects []hubtest.Object
 		want    []string
 	}{
-		"late BundleDeployment: drained":                  {[]hubtest.Object{ours(terminating), held}, []string{"patch BundleDeployment " + east + "/b"}},
+		"late BundleDeployment: drained":                  {[]hubtest.Object{ours(terminating), held}, []string{asked, "get " + tickets, "get " + tickets, "create " + tickets, "patch BundleDeployment " + east + "/b"}},
 		"leftover namespace: deleted after the rights":    {[]hubtest.Object{ours(), held, markedAccount()}, []string{asked, "delete ServiceAccount " + east + "/request-1", "get " + tickets, "create " + tickets, deletedToo}},
 		"namespace without our label: unchanged":          {[]hubtest.Object{ours(unlabelled), held, markedAccount()}, nil},
 		"namespace without the Cluster's name: unchanged": {[]hubtest.Object{ours(unmarked), held}, nil},
 		"namespace of another Cluster: unchanged":         {[]hubtest.Object{ours(ofWest), held}, nil},
 		"namespace that is marked to stay: unchanged":     {[]hubtest.Object{ours(toStay), held}, nil},
 		"namespace of another manager: unchanged":         {[]hubtest.Object{ours(managedByThem), held}, nil},
-		"BundleDeployment with another finalizer: stays":  {[]hubtest.Object{ours(terminating), markedDeployment("theirs")}, nil},
+		"BundleDeployment with another finalizer: stays":  {[]hubtest.Object{ours(terminating, unlabelled), markedDeployment("theirs")}, nil},
 		"no namespace: no request":                        {nil, nil},
 	}
 	for name, test := range tests {
