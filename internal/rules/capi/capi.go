@@ -55,6 +55,8 @@ type Input struct {
 	SameSecret []*fleet.Cluster
 	// Identity is that of the cluster to which the kubeconfig leads.
 	Identity Identity
+	// Refusal is the last one of this cluster.
+	Refusal Refusal
 	// SameCluster are the Clusters of Fleet with this identity. In other namespaces, only what the hub has read counts.
 	SameCluster []*fleet.Cluster
 	// Unknown are the other Clusters with a kubeconfig in this namespace whose identity nothing has recorded.
@@ -252,6 +254,8 @@ func decideNew(in Input) Outcome {
 		return out
 	case !in.Identity.Tried || len(in.Unknown) > 0:
 		return Outcome{Stage: Identifying}
+	case in.Now.Before(in.Refusal.until()):
+		return Outcome{Stage: Waiting, Reason: in.Refusal.Reason, Message: in.Refusal.Message, Again: in.Refusal.until()}
 	}
 	return create(in)
 }

@@ -270,6 +270,24 @@ func importedAs(reason string) func(*fleet.Cluster) {
 	}
 }
 
+func TestRefusedCluster_IsCreatedAgainEverMoreRarely(t *testing.T) {
+	for times, wait := range []time.Duration{1: time.Minute, 2: 2 * time.Minute, 6: 32 * time.Minute, 7: time.Hour, 1000: time.Hour} {
+		if wait == 0 {
+			continue
+		}
+		in := input()
+		in.Refusal = capi.Refusal{Reason: conditions.ReasonIsTheHub, Message: "m", At: in.Now, Times: times}
+		want := capi.Outcome{Stage: capi.Waiting, Reason: conditions.ReasonIsTheHub, Message: "m", Again: in.Now.Add(wait)}
+		if got := capi.Decide(in); got != want {
+			t.Errorf("after %d refusals: %+v, want %+v", times, got, want)
+		}
+		in.Now = want.Again
+		if got := capi.Decide(in); got.Stage != capi.Creating {
+			t.Errorf("after %d refusals and %s: %+v, want %s", times, wait, got, capi.Creating)
+		}
+	}
+}
+
 func TestDecide_ReturnsWhenToWarn(t *testing.T) {
 	for name, test := range map[string]struct {
 		in   capi.Input

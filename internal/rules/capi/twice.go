@@ -24,6 +24,20 @@ type Identity struct {
 	IsHub bool
 }
 
+// Refusal describes that the import of a Cluster that the hub had created was refused, and the hub deleted the Cluster.
+type Refusal struct {
+	Reason, Message string
+	At              time.Time
+	// Times counts the refusals of this cluster.
+	Times int
+}
+
+// until returns when the hub may create the Cluster again. An API server may answer the import otherwise than the hub's
+// question before it, for ever.
+func (r Refusal) until() time.Time {
+	return r.At.Add(min(time.Duration(1)<<min(r.Times, 7)/2*recheck, time.Hour))
+}
+
 // otherImport returns another Cluster that is the same cluster, or nil: one in this namespace if there is one. The first
 // one by namespace and name counts, so that the message stays the same.
 func otherImport(in Input) (first *fleet.Cluster) {

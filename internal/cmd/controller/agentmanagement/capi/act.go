@@ -38,7 +38,7 @@ func (h *handler) act(ctx context.Context, in gathered, out capirule.Outcome) er
 	case capirule.Keeping:
 		return h.keep(in.Input, out)
 	case capirule.Deleting:
-		if err := h.end(ctx, in.Input); err != nil {
+		if err := h.end(ctx, in.Input, out); err != nil {
 			return err
 		}
 	case capirule.ImportedByHand:
@@ -113,12 +113,16 @@ func (h *handler) keep(in capirule.Input, out capirule.Outcome) error {
 }
 
 // end deletes the Cluster of Fleet and its manifest.
-func (h *handler) end(ctx context.Context, in capirule.Input) error {
+func (h *handler) end(ctx context.Context, in capirule.Input, out capirule.Outcome) error {
 	if err := h.confirm(ctx, in); err != nil {
 		return err
 	}
 	h.forgetIdentity(in.Key)
-	return errors.Join(h.delete(in.Fleet), h.join.Remove(ctx, in.Fleet))
+	err := h.delete(in.Fleet)
+	if err == nil && out.Reason != "" { // the import refused it
+		h.noteRefusal(in, out)
+	}
+	return errors.Join(err, h.join.Remove(ctx, in.Fleet))
 }
 
 // errBehind means that the watch has not seen the cluster yet for which a Cluster of Fleet was created.

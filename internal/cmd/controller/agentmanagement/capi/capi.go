@@ -55,6 +55,8 @@ type handler struct {
 	recorded map[types.NamespacedName]report
 	// identities are remembered until the cluster, or the address in its kubeconfig, is another one.
 	identities map[types.NamespacedName]knownIdentity
+	// refusals are the last refused imports of Clusters of Cluster API.
+	refusals map[types.NamespacedName]knownRefusal
 	// asking contains the imported Clusters that are being asked which cluster they are.
 	asking map[types.NamespacedName]bool
 	// gone are the last states of Clusters of Cluster API whose deletion was not reconciled yet.
@@ -107,7 +109,7 @@ func newHandler(a *hub.App) *handler {
 	h := &handler{
 		app: a, queue: workqueue.NewTypedRateLimitingQueue(limiter), version: a.SecretVersion, submit: a.Remote.Submit,
 		secrets: map[types.NamespacedName]knownSecret{}, recorded: map[types.NamespacedName]report{},
-		identities: map[types.NamespacedName]knownIdentity{}, asking: map[types.NamespacedName]bool{}, gone: map[types.NamespacedName]*capirule.Cluster{},
+		identities: map[types.NamespacedName]knownIdentity{}, refusals: map[types.NamespacedName]knownRefusal{}, asking: map[types.NamespacedName]bool{}, gone: map[types.NamespacedName]*capirule.Cluster{},
 	}
 	h.join = join.New(a, func(secret types.NamespacedName) string { return h.version(secret) })
 	return h
@@ -269,6 +271,7 @@ func (h *handler) forget(key types.NamespacedName, last *capirule.Cluster) {
 	delete(h.recorded, key)
 	delete(h.secrets, key)
 	delete(h.identities, key)
+	delete(h.refusals, key)
 	if h.gone[key] == last {
 		delete(h.gone, key)
 	}

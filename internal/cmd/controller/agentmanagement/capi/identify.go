@@ -27,11 +27,21 @@ type knownIdentity struct {
 	identity capirule.Identity
 }
 
+// knownRefusal is the last refusal of a cluster at an address.
+type knownRefusal struct {
+	cluster types.UID
+	address [sha256.Size]byte
+	refusal capirule.Refusal
+}
+
 // gatherIdentity adds the identity of the cluster, and the Clusters with this identity.
 func (h *handler) gatherIdentity(in *gathered) (err error) {
 	h.mu.Lock()
 	known := h.identities[in.Key]
 	address := h.secrets[in.Key].address
+	if refused := h.refusals[in.Key]; refused.cluster == in.Cluster.UID && refused.address == address {
+		in.Refusal = refused.refusal
+	}
 	h.mu.Unlock()
 	if !known.asking && known.cluster == in.Cluster.UID && known.address == address {
 		in.Identity = known.identity
@@ -111,4 +121,13 @@ func (h *handler) forgetIdentity(key types.NamespacedName) {
 	if !h.identities[key].asking {
 		delete(h.identities, key)
 	}
+}
+
+// noteRefusal remembers that the import of a Cluster was refused.
+func (h *handler) noteRefusal(in capirule.Input, out capirule.Outcome) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.refusals[in.Key] = knownRefusal{in.Cluster.UID, h.secrets[in.Key].address, capirule.Refusal{
+		Reason: out.Reason, Message: out.Message, At: in.Now, Times: in.Refusal.Times + 1,
+	}}
 }

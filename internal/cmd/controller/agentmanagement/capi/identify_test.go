@@ -184,6 +184,37 @@ func TestAClusterThatTheImportRefuses_IsAskedAgain(t *testing.T) {
 	b.expect()
 }
 
+// An API server may answer the import with another UID than the hub. The clock stands still, so nothing but the time of the
+// last refusal lets the hub create the Cluster again.
+func TestClusterThatEachImportRefuses_IsCreatedEverMoreRarely(t *testing.T) {
+	for name, silent := range map[string]error{"the hub gets an error": errServer, "the hub gets another UID": nil} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			b.silent = silent
+			b.Put(kubeconfigSecret())
+			b.have(capiCluster())
+			b.expect(getSecret, "create Cluster team-a/east")
+			for _, wait := range []time.Duration{1, 2, 4} {
+				c := hubtest.MustGet[*fleet.Cluster](t, b.Hub, ws, "east")
+				refused(c, conditions.ReasonTargetIsHub)
+				b.Put(c)
+				b.expect("delete Cluster team-a/east")
+				b.expect(getSecret) // it is asked again
+				b.Step(wait*time.Minute - 1)
+				b.expect()
+				b.Step(1)
+				b.expect("create Cluster team-a/east")
+			}
+			c := hubtest.MustGet[*fleet.Cluster](t, b.Hub, ws, "east")
+			refused(c, conditions.ReasonTargetIsHub)
+			b.Put(c)
+			b.expect("delete Cluster team-a/east")
+			b.have(capiCluster(func(c *capirule.Cluster) { c.UID = "capi-2" }))
+			b.expect(getSecret, "create Cluster team-a/east") // another cluster of the name
+		})
+	}
+}
+
 // holdJobs keeps the jobs instead of running them.
 func (b *bench) holdJobs() *[]remote.Job {
 	jobs := &[]remote.Job{}
