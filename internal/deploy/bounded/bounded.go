@@ -66,6 +66,9 @@ type Renderings struct {
 // accountLimit limits the renderings of one service account.
 type accountLimit struct {
 	taken chan struct{}
+	// turn is the place of the one rendering that has Renderings.alone or waits for it. Without it, renderings of one account
+	// could keep those of the others waiting.
+	turn chan struct{}
 	// stuck means that none became free within Limit.
 	stuck atomic.Bool
 	// users counts the renderings that run or wait. Renderings.mu guards it.
@@ -97,23 +100,23 @@ func (r *Renderings) Render(set placement.Set, account string, release placement
 	if r == nil {
 		return render()
 	}
-	if set != r.options.Agent {
-		leaveTurn, err := r.turn(release, deployment)
-		if err != nil {
-			return nil, err
-		}
-		defer leaveTurn()
-	}
 	if !r.begin(release, deployment) {
 		return nil, tooLong("release %s is still being rendered by an earlier attempt", release)
 	}
-	leave, err := func() {}, error(nil)
+	leave := func() {}
 	if set != r.options.Agent {
-		leave, err = r.enter(account)
-	}
-	if err != nil {
-		r.end(release, deployment)
-		return nil, err
+		var err error
+		if leave, err = r.enter(account); err != nil {
+			r.end(release, deployment)
+			return nil, err
+		}
+		leaveTurn, err := r.turn(account, release, deployment)
+		if err != nil {
+			leave()
+			r.end(release, deployment)
+			return nil, err
+		}
+		defer leaveTurn()
 	}
 	r.record(r.journal.begin, release, deployment)
 	type result struct {
@@ -153,10 +156,10 @@ func (r *Renderings) Run(set placement.Set, account string, release placement.Re
 }
 
 // turn waits for the place of the renderings that have ended a process, and returns the function that gives it back. All others
-// need none. It refuses one that has ended too many.
-func (r *Renderings) turn(release placement.Release, deployment string) (leave func(), err error) {
+// need none. It refuses one that has ended too many. The caller has a place of the account.
+func (r *Renderings) turn(account string, release placement.Release, deployment string) (leave func(), err error) {
 	r.mu.Lock()
-	ended := r.journal.endedDuring(release, deployment)
+	ended, own := r.journal.endedDuring(release, deployment), r.accounts[account].turn
 	r.mu.Unlock()
 	switch {
 	case ended == 0:
@@ -168,14 +171,26 @@ func (r *Renderings) turn(release placement.Release, deployment string) (leave f
 	}
 	timer := time.NewTimer(Limit)
 	defer timer.Stop()
-	select {
-	case r.alone <- struct{}{}:
-		return func() { <-r.alone }, nil
-	case <-r.options.Stopped:
-		return nil, access.ErrStopped
-	case <-timer.C:
-		return nil, tooLong("release %s waits for the rendering of another one", release)
+	taken := []chan struct{}{}
+	leave = func() {
+		for _, place := range taken {
+			<-place
+		}
 	}
+	for _, place := range []chan struct{}{own, r.alone} {
+		select {
+		case place <- struct{}{}:
+			taken = append(taken, place)
+			continue
+		case <-r.options.Stopped:
+			err = access.ErrStopped
+		case <-timer.C:
+			err = tooLong("release %s waits for the rendering of another one", release)
+		}
+		leave()
+		return nil, err
+	}
+	return leave, nil
 }
 
 // begin counts a rendering. It returns false if too many of the release have not ended.
@@ -249,7 +264,7 @@ func (r *Renderings) limitOf(account string) *accountLimit {
 	defer r.mu.Unlock()
 	p := r.accounts[account]
 	if p == nil {
-		p = &accountLimit{taken: make(chan struct{}, perAccount)}
+		p = &accountLimit{taken: make(chan struct{}, perAccount), turn: make(chan struct{}, 1)}
 		r.accounts[account] = p
 	}
 	p.users++

@@ -37,9 +37,14 @@ func (p *pod) process() *Renderings {
 // render begins a rendering that does not end before the test, as if the process were killed meanwhile. The result is closed
 // when it runs.
 func (p *pod) render(r *Renderings, set placement.Set, release placement.Release, deployment string) (running chan struct{}) {
+	return p.renderAs("", r, set, release, deployment)
+}
+
+// renderAs is render for a service account.
+func (p *pod) renderAs(account string, r *Renderings, set placement.Set, release placement.Release, deployment string) (running chan struct{}) {
 	running = make(chan struct{})
 	go func() {
-		_, _ = r.Render(set, "", release, deployment, func() (map[string]string, error) {
+		_, _ = r.Render(set, account, release, deployment, func() (map[string]string, error) {
 			close(running)
 			<-p.killed
 			return nil, nil
@@ -160,6 +165,33 @@ func TestRenderingsThatWereInterrupted_RunOneAfterTheOther(t *testing.T) {
 		synctest.Wait()
 		if !runs(p.render(next, users, shop, "1")) {
 			t.Error("the other does not run after the first was left running")
+		}
+	})
+}
+
+// Each endless rendering keeps the place of those that were interrupted for the time limit.
+func TestInterruptedRenderingsOfOneAccount_KeepOthersWaitingForOneOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPod(t)
+		first := p.process()
+		endless := func(i int) placement.Release { return placement.Release{Namespace: "endless", Name: strconv.Itoa(i)} }
+		for i := range 3 {
+			p.renderAs("endless", first, users, endless(i), "1")
+		}
+		p.renderAs("other", first, users, web, "1")
+		next := p.process()
+		for i := range 3 {
+			p.renderAs("endless", next, users, endless(i), "1")
+			<-time.After(time.Second)
+		}
+		other := p.renderAs("other", next, users, web, "1")
+		if runs(other) {
+			t.Fatal("two interrupted renderings run at the same time")
+		}
+		<-time.After(Limit - 3*time.Second) // the first endless one ends waiting
+		synctest.Wait()
+		if !runs(other) {
+			t.Error("it waits for a second one of the same account")
 		}
 	})
 }
