@@ -31,13 +31,16 @@ func (d *deployer) track(ctx context.Context, bd *fleet.BundleDeployment, r *rec
 }
 
 // monitor checks the objects of a release in the wanted state and writes their state into the status. If some
-// states are not known yet, it writes nothing.
+// states are not known yet, it writes nothing, unless the release cannot be read.
 func (d *deployer) monitor(ctx context.Context, bd *fleet.BundleDeployment, r *record, status *fleet.BundleDeploymentStatus) error {
-	t := r.tracking
+	t, applied := r.tracking, status.AppliedDeploymentID == bd.Spec.DeploymentID && !failedForGood(status)
 	if t == nil {
+		if applied && !r.unreadableSince.IsZero() {
+			outcome.NotMonitored(status, r.unreadableSince, d.Clock(), r.unreadable)
+		}
 		return nil
 	}
-	if t.Release != status.Release || status.AppliedDeploymentID != bd.Spec.DeploymentID || failedForGood(status) {
+	if t.Release != status.Release || !applied {
 		t.Expire()
 		return nil
 	}

@@ -88,6 +88,7 @@ func (d *deployer) attempt(ctx context.Context, bd *fleet.BundleDeployment, r *r
 func (d *deployer) advance(ctx context.Context, bd *fleet.BundleDeployment, r *record, status *fleet.BundleDeploymentStatus) error {
 	exists, err := d.locate(ctx, bd, r, status.Release)
 	if err != nil {
+		r.setUnreadable(d.Clock(), outcome.Message(err))
 		return err
 	}
 	next := decide(situation{BundleDeployment: bd, Status: status, ReleaseExists: exists, Forced: r.again})

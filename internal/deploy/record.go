@@ -32,6 +32,9 @@ type record struct {
 	reported time.Time
 	// tracking describes the objects of the release; nil until they are first checked.
 	tracking *watch.Tracking
+	// unreadableSince is the time since which the release cannot be read, unreadable the last error; zero if it was read.
+	unreadableSince time.Time
+	unreadable      string
 	// finished is true when nothing is left to do after the deployment of the release.
 	finished bool
 	// marks are the labels and annotations that the namespace got last. The hub changes them without a new deployment.
@@ -63,10 +66,17 @@ type repair struct {
 }
 
 // track sets the objects to observe.
-func (r *record) track(t *watch.Tracking) { r.tracking = t }
+func (r *record) track(t *watch.Tracking) { r.tracking, r.unreadableSince = t, time.Time{} }
 
 // untrack forgets the objects: the state of the release is unknown.
-func (r *record) untrack() { r.tracking = nil }
+func (r *record) untrack() { r.track(nil) }
+
+// setUnreadable records that the release could not be read.
+func (r *record) setUnreadable(now time.Time, text string) {
+	if r.unreadable = text; r.unreadableSince.IsZero() {
+		r.unreadableSince = now
+	}
+}
 
 // isKnown reports whether the states of all objects are known.
 func (r *record) isKnown() bool { return r.tracking != nil && r.tracking.Known }
@@ -86,7 +96,10 @@ func (r *record) deployed() { r.finished, r.again = false, false }
 func (r *record) finish(marks namespaces.Marks) { r.finished, r.marks = true, marks }
 
 // fail records a permanent failure.
-func (r *record) fail(now time.Time) { r.failed, r.tracking, r.again = now, nil, false }
+func (r *record) fail(now time.Time) {
+	r.failed, r.again = now, false
+	r.untrack()
+}
 
 // sinceFailure returns the time since the permanent failure. If another process saw the failure, it counts from now.
 func (r *record) sinceFailure(now time.Time) time.Duration {

@@ -13,8 +13,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 
 	"github.com/fleet-hub/fleet/internal/deploy/deploytest"
+	"github.com/fleet-hub/fleet/internal/rules/state"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
@@ -131,7 +133,7 @@ func TestSilentWatches_ChangesAreFoundAfterReconnect(t *testing.T) {
 	}
 }
 
-// unlisted is the transport of an agent, on which lists and watches of a resource fail.
+// unlisted is the transport of an agent, on which reads of a path fail, for example the lists and watches of a resource.
 type unlisted struct {
 	next   http.RoundTripper
 	suffix string // of the path
@@ -182,4 +184,31 @@ func TestKindThatCannotBeListed_ItsObjectsAreRead(t *testing.T) {
 	pass(time.Hour)
 	l.edit("configmaps", "things", `{"metadata":{"annotations":{"a":"look"}}}`) // earlier than the timer
 	l.expectStatus("things", modified("thing."+group+" "+l.Name+`/a modified {"spec":{"b":"c"}}`))
+}
+
+// The record of a release cannot be read after a restart of the agent, so that its objects are not known.
+func TestReleaseThatCannotBeRead_IsNotReadyAfterAWhile(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "unreadable")
+	pass := l.fakeTime()
+	l.apply(bundle{Name: "x", Files: rawFiles(), Options: deploytest.InNamespace(l.Name)})
+	l.start()
+	l.expectStatus("x", ready)
+	l.halt()
+	direct := l.local
+	l.local = rest.CopyConfig(direct)
+	l.local.Wrap(func(next http.RoundTripper) http.RoundTripper { return &unlisted{next, "/sh.helm.release.v1.x.v1"} })
+	l.start()
+	if bd := l.expectStatus("x", says(conditions.Monitored, "reading release")); !bd.Status.Ready {
+		t.Errorf("a short outage changes the state: %v", bd.Status)
+	}
+	pass(10 * time.Minute)
+	bd := l.expectStatus("x", says(conditions.Ready, state.Unchecked+"reading release"))
+	if got := state.Of(bd); got != fleet.NotReady {
+		t.Errorf("state %s", got)
+	}
+	l.halt()
+	l.local = direct
+	l.start()
+	l.expectStatus("x", ready)
 }
