@@ -177,7 +177,7 @@ func (d *deployer) recordResult(bd *fleet.BundleDeployment, r *record, status *f
 	case err == nil:
 		r.retryNow()
 	case errors.As(err, &waits):
-		outcome.NotDeployed(status, now, conditions.ReasonAwaitingDependencies, err.Error())
+		outcome.NotDeployed(status, now, waits.Reason(), err.Error())
 		pause = dependencyRetry
 	case errors.As(err, &unsupported):
 		outcome.NotDeployed(status, now, conditions.ReasonUnsupported, err.Error())

@@ -80,6 +80,8 @@ func TestOutcome(t *testing.T) {
 			conditions: []string{"Deployed=False NamespaceTerminating: is being terminated"}, later: firstRetry, awaits: "namespaces.v1 web", counted: outcome.Retried},
 		"a dependency is not ready": {err: &outcome.DependencyError{Waiting: []string{"db"}},
 			conditions: []string{"Deployed=False AwaitingDependencies: dependent bundle(s) are not ready: [db]"}, later: []string{"hello after 1m0s"}},
+		"an accepted state does not exist": {err: &outcome.DependencyError{Waiting: []string{"db"}, Invalid: "correct it"},
+			conditions: []string{"Deployed=False Error: dependent bundle(s) are not ready: [db]; correct it"}, later: []string{"hello after 1m0s"}},
 		"a dependency that does not exist": {err: errors.New("list bundledeployments: no bundles"),
 			conditions: []string{"Deployed=False Error: list bundledeployments: no bundles"}, later: firstRetry, counted: outcome.Retried},
 		"unsupported bundle": {err: &outcome.UnsupportedError{What: "no OCI"}, conditions: []string{"Deployed=False Unsupported: no OCI"}},

@@ -65,6 +65,14 @@ func (e *DependencyError) Error() string {
 	return text
 }
 
+// Reason returns the reason of condition Deployed. A state that does not exist is never reached.
+func (e *DependencyError) Reason() string {
+	if e.Invalid != "" {
+		return conditions.ReasonError
+	}
+	return conditions.ReasonAwaitingDependencies
+}
+
 // LabelsRefusedError means that the release is in place, but that its namespace could not be labelled: the labels or annotations
 // are invalid, or the account may not set them.
 type LabelsRefusedError struct{ Cause error }

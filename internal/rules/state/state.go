@@ -65,13 +65,11 @@ func messageAgainst(bd *fleet.BundleDeployment, deploymentID string) string {
 	return conditionMessage(bd, conditions.Monitored)
 }
 
-// failedAgainst reports whether the agent has met an error with the deployment. An installation error counts only if
-// that deployment ID is the one that was tried.
+// failedAgainst reports whether the agent has met an error with the deployment. Waiting for a
+// dependency is not an error. An installation error counts only if that deployment ID is the one that was tried.
 func failedAgainst(bd *fleet.BundleDeployment, deploymentID string) bool {
-	if bd.Status.AppliedDeploymentID != deploymentID {
-		return Against(bd, deploymentID) == fleet.ErrApplied
-	}
-	return IsUnchecked(&bd.Status) || isFalse(bd, conditions.Deployed) || isFalse(bd, conditions.Installed)
+	return conditions.IsTrouble(condition(bd, conditions.Deployed)) ||
+		bd.Status.AppliedDeploymentID == deploymentID && (IsUnchecked(&bd.Status) || isFalse(bd, conditions.Installed))
 }
 
 // Unchecked begins the message of condition Ready of a release whose objects could not be checked for a while.

@@ -46,6 +46,7 @@ func with(conditionType string, status corev1.ConditionStatus, reason, message s
 func TestEntryOf_FailedAfterAnError(t *testing.T) {
 	failed, refused := with("Deployed", "False", "Error", "boom"), with("Installed", "False", "Error", "no YAML")
 	unchecked := with("Monitored", "False", "Error", "503")
+	waits := with("Deployed", "False", "AwaitingDependencies", "dependent bundle(s) are not ready: [db]")
 	tests := map[string]struct {
 		in               *fleet.BundleDeployment
 		want, wantStaged bool
@@ -53,6 +54,8 @@ func TestEntryOf_FailedAfterAnError(t *testing.T) {
 		"ready":                                         {deployment(), false, false},
 		"not ready":                                     {deployment(notReady), false, false},
 		"not applied yet":                               {deployment(applied("s-0:z")), false, false},
+		"waits for a dependency":                        {deployment(applied("s-0:z"), waits), false, false},
+		"deployed, waits for a dependency":              {deployment(waits), false, false},
 		"deployment failed":                             {deployment(applied("s-0:z"), failed), true, true},
 		"deployed, the next deployment failed":          {deployment(notReady, failed), true, true},
 		"installation failed":                           {deployment(notReady, refused), true, true},

@@ -55,7 +55,7 @@ func checkBundlesFailing(f *Facts) (rows []check.Row) {
 		summary := bundle.Status.Summary
 		worst := state.WorstState(summary)
 		switch {
-		case summary.ErrApplied > 0:
+		case summary.ErrApplied > 0 && ready.Reason != "": // without a reason, it only waits for its dependencies
 			rows = check.Group(rows, worst, check.Fail(check.OfFleet("Bundle", bundle), causeOf(bundle, ready), describeDeployment(bundle)))
 		case f.isLate(bundle, ready):
 			rows = check.Group(rows, worst, check.Warn(check.OfFleet("Bundle", bundle), causeOf(bundle, ready), describeDeployment(bundle)))

@@ -198,7 +198,7 @@ func faults() map[string]fault {
 		}, "ClusterRegistrationToken fleet-default/west", check.Failed, "SecretNameTaken: taken", "fleet token revoke west -n fleet-default"},
 
 		"Bundle cannot be applied": {"hub-bundles-failing", func(f *Facts) {
-			f.Bundles[0].Status.Conditions[0] = condition(conditions.Ready, "", "ErrApplied(1)")
+			f.Bundles[0].Status.Conditions[0] = condition(conditions.Ready, conditions.ReasonError, "ErrApplied(1)")
 			f.Bundles[0].Status.Summary = fleet.BundleSummary{DesiredReady: 3, Ready: 2, ErrApplied: 1, NonReadyResources: []fleet.NonReadyResource{
 				{Name: "fleet-default/east", BundleState: fleet.WaitApplied}, {Name: "fleet-default/west", BundleState: fleet.ErrApplied, Message: "no such kind"},
 			}}
@@ -211,7 +211,7 @@ func faults() map[string]fault {
 			}}
 		}, "Bundle fleet-default/app", check.Warning, "ready on 0 of 3 clusters: NotReady on fleet-default/west: not installed: no such kind", "kubectl describe bundledeployments.fleet.cattle.io -n " + westNS + " app"},
 		"template of a Bundle fails": {"hub-bundles-failing", func(f *Facts) {
-			f.Bundles[0].Status.Conditions[0] = condition(conditions.Ready, "", "ErrApplied(1)")
+			f.Bundles[0].Status.Conditions[0] = condition(conditions.Ready, conditions.ReasonError, "ErrApplied(1)")
 			f.Bundles[0].Status.Summary = fleet.BundleSummary{DesiredReady: 1, ErrApplied: 1, NonReadyResources: []fleet.NonReadyResource{
 				{Name: "fleet-default/west", BundleState: fleet.ErrApplied, Message: "targeting error: no such key"},
 			}}
@@ -226,6 +226,10 @@ func faults() map[string]fault {
 			f.Bundles[0].Status.Summary = fleet.BundleSummary{DesiredReady: 1, NotReady: 1}
 			f.Bundles[0].Changed = clitest.Ago(time.Hour).Time
 		}, "Bundle fleet-default/app", check.Warning, "NotReady(1)", "kubectl describe bundles.fleet.cattle.io -n fleet-default app"},
+		"Bundle waits for a dependency for long": {"hub-bundles-failing", func(f *Facts) {
+			f.Bundles[0].Status.Conditions[0] = condition(conditions.Ready, "", "ErrApplied(1)")
+			f.Bundles[0].Status.Summary = fleet.BundleSummary{DesiredReady: 1, ErrApplied: 1}
+		}, "Bundle fleet-default/app", check.Warning, "ErrApplied(1)", "kubectl describe bundles.fleet.cattle.io -n fleet-default app"},
 		"Bundle waits for its first deployment": {"hub-bundles-failing", func(f *Facts) {
 			f.Bundles[0].Status.Conditions[0] = condition(conditions.Ready, "", "Pending(1) [Cluster fleet-default/west]")
 			f.Bundles[0].Status.Summary = fleet.BundleSummary{DesiredReady: 1, Pending: 1, NonReadyResources: []fleet.NonReadyResource{
@@ -344,6 +348,11 @@ func TestNoFaults(t *testing.T) {
 			c := &f.Bundles[0].Status.Conditions[0]
 			c.Status, c.LastUpdateTime = corev1.ConditionFalse, clitest.Noon().Add(-time.Minute).Format(time.RFC3339)
 			f.Bundles[0].Changed = clitest.Ago(time.Minute).Time
+		}},
+		"Bundle waits for a dependency since a minute": {"hub-bundles-failing", func(f *Facts) {
+			f.Bundles[0].Status.Conditions[0] = condition(conditions.Ready, "", "ErrApplied(1)")
+			f.Bundles[0].Status.Conditions[0].LastUpdateTime = clitest.Noon().Add(-time.Minute).Format(time.RFC3339)
+			f.Bundles[0].Status.Summary = fleet.BundleSummary{DesiredReady: 1, ErrApplied: 1}
 		}},
 		"pod of an old Bundle restarts": {"hub-bundles-failing", func(f *Facts) {
 			c := &f.Bundles[0].Status.Conditions[0]

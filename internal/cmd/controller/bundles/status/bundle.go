@@ -79,7 +79,7 @@ func addUp(in bundleInput) figures {
 	layout, entries, steps := entriesOf(in)
 	out := figures{
 		summary: state.Summarize(entries), progress: rollout.ProgressOf(layout, steps),
-		failed: slices.ContainsFunc(entries, func(e state.Entry) bool { return e.Failed }),
+		failed: slices.ContainsFunc(entries, func(e state.Entry) bool { return e.Failed && e.State != fleet.Ready }),
 	}
 	summarizePartitions(out.progress.Partitions, out.summary, entries, steps)
 	if in.outcome.Failure == "" && out.summary.Ready < out.summary.DesiredReady {

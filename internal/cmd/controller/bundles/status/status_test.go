@@ -136,6 +136,17 @@ func notInstalled(bd *fleet.BundleDeployment) {
 	}
 }
 
+// fails returns a change to the status after a deployment that failed for a reason.
+func fails(reason string) func(*fleet.BundleDeployment) {
+	return func(bd *fleet.BundleDeployment) {
+		bd.Status.Conditions = []genericcondition.GenericCondition{{Type: conditions.Deployed, Status: "False", Reason: reason, Message: "no"}}
+	}
+}
+
+func applied(id string) func(*fleet.BundleDeployment) {
+	return func(bd *fleet.BundleDeployment) { bd.Status.AppliedDeploymentID = id }
+}
+
 func TestSetBundleStatus(t *testing.T) {
 	staged := deployment("one", func(bd *fleet.BundleDeployment) { bd.Spec.StagedDeploymentID = "s-2:b" })
 	condition := func(status, reason, message string) genericcondition.GenericCondition {
@@ -166,6 +177,18 @@ func TestSetBundleStatus(t *testing.T) {
 		"chart that cannot be installed: an error": {
 			bundleInput{outcome: selection.Outcome{Targets: []selection.Target{target("one", "")}}, deployments: []*fleet.BundleDeployment{deployment("one", notInstalled)}},
 			condition("False", "Error", "NotReady(1) [Cluster ws/one: not installed: YAML parse error]"), fleet.BundleDisplay{ReadyClusters: "0/1", State: "NotReady"}, [4]int{1, 1, 1, 0},
+		},
+		"first deployment waits for a dependency: no error": {
+			bundleInput{outcome: selection.Outcome{Targets: []selection.Target{target("one", "")}}, deployments: []*fleet.BundleDeployment{deployment("one", applied(""), fails(conditions.ReasonAwaitingDependencies))}},
+			condition("False", "", "ErrApplied(1) [Cluster ws/one: no]"), fleet.BundleDisplay{ReadyClusters: "0/1", State: "ErrApplied"}, [4]int{1, 1, 1, 0},
+		},
+		"deployment fails: an error": {
+			bundleInput{outcome: selection.Outcome{Targets: []selection.Target{target("one", "")}}, deployments: []*fleet.BundleDeployment{deployment("one", applied(""), fails(conditions.ReasonDependencyMissing))}},
+			condition("False", "Error", "ErrApplied(1) [Cluster ws/one: no]"), fleet.BundleDisplay{ReadyClusters: "0/1", State: "ErrApplied"}, [4]int{1, 1, 1, 0},
+		},
+		"error on a ready cluster, another one needs time: no error": {
+			bundleInput{outcome: selection.Outcome{Targets: []selection.Target{target("one", ""), target("two", "")}}, deployments: []*fleet.BundleDeployment{deployment("one", fails(conditions.ReasonError)), deployment("two", applied(""))}},
+			condition("False", "", "WaitApplied(1) [Cluster ws/two]"), fleet.BundleDisplay{ReadyClusters: "1/2", State: "WaitApplied"}, [4]int{1, 2, 1, 0},
 		},
 		"failed Bundle: its error is reported, deployments are counted": {
 			bundleInput{outcome: selection.Outcome{Generation: 4, Failure: "targeting error: no", FailureReason: "Error"}, deployments: []*fleet.BundleDeployment{deployment("one")}},
