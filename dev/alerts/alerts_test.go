@@ -63,6 +63,10 @@ func TestScenario_FiresOnlyItsAlerts(t *testing.T) {
 			`fleet_bundle_not_ready{name="ready"}`:                        {1, 1},
 			`fleet_agent_deploy_duration_seconds_count{outcome="failed"}`: {0, 8}, // every 15 minutes
 		}, fire: []string{"FleetAgentDeploysFail", "FleetBundleNotReady"}},
+		"bundle waits for a missing object": {values: map[string][2]float64{
+			`fleet_agent_bundledeployments{state="ErrApplied"}`:            {1, 1},
+			`fleet_agent_deploy_duration_seconds_count{outcome="retried"}`: {0, 8}, // every 15 minutes
+		}, fire: []string{"FleetAgentDeploysFail"}},
 		"deployment failed permanently once": {values: map[string][2]float64{
 			`fleet_agent_deploy_duration_seconds_count{outcome="failed"}`: {0, 2},
 		}},

@@ -79,6 +79,9 @@ func healthy(at time.Time) []target {
 	agent.Stage(registering.Use)
 	agent.Credential(dayLong(at.Add(-17 * time.Hour))) // it is renewed within eighteen hours
 	agent.Heartbeat(at.Add(-time.Minute), nil)
+	agent.Watching(func() []*fleet.BundleDeployment {
+		return []*fleet.BundleDeployment{{Status: fleet.BundleDeploymentStatus{Ready: true, NonModified: true}}}
+	})
 	requests := map[string]float64{"200": 100, "500": 1}
 	if later(at) {
 		requests = map[string]float64{"200": 10000, "500": 10}
