@@ -132,6 +132,7 @@ func (d *deployer) retryDue(bd *fleet.BundleDeployment, r *record) bool {
 // execute executes the action. Keep deploys as well if another release has taken objects.
 func (d *deployer) execute(ctx context.Context, next action, bd *fleet.BundleDeployment, r *record, status *fleet.BundleDeploymentStatus) error {
 	if next == KeepFailure {
+		outcome.SetCondition(status, d.Clock(), conditions.Deployed, "") // an earlier error may have hidden the failure
 		return nil
 	}
 	d.wakeups.Wait(bd.Name, wakeups.States(), len(bd.Spec.DependsOn) > 0) // a change during the check is not missed

@@ -30,6 +30,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/deploy/outcome"
 	"github.com/fleet-hub/fleet/internal/deploy/wakeups"
 	"github.com/fleet-hub/fleet/internal/deploy/watch"
+	"github.com/fleet-hub/fleet/internal/rules/state"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
@@ -206,6 +207,25 @@ func changedConditions(before, after *fleet.BundleDeploymentStatus) []string {
 		}
 	}
 	return changed
+}
+
+func TestErrorBeforeKeptFailure_IsNotReportedAfterItsCauseIsGone(t *testing.T) {
+	now := deploytest.Noon()
+	d, _ := testDeployer(&now)
+	t.Cleanup(d.wakeups.Stop)
+	bd := deploytest.Deployment(func(bd *fleet.BundleDeployment) {
+		outcome.FailedDeployment(&bd.Status, now, "s-1:a", conditions.ReasonError, "no YAML")
+		outcome.NotDeployed(&bd.Status, now, conditions.ReasonNamespaceMissing, "none")
+	})
+	if err := d.execute(t.Context(), KeepFailure, bd, &record{}, &bd.Status); err != nil {
+		t.Fatal(err)
+	}
+	if got := state.Message(bd); got != "not installed: no YAML" {
+		t.Errorf("message of the state %q", got)
+	}
+	if missing := conditionsAre(bd, "Deployed=True Installed=False"); missing != "" {
+		t.Error(missing)
+	}
 }
 
 func TestRetryDue(t *testing.T) {
