@@ -43,6 +43,8 @@ func TestScenario_FiresOnlyItsAlerts(t *testing.T) {
 	scenarios := map[string]struct {
 		scrapes   string                // by default, those of the healthy hub
 		values    map[string][2]float64 // of some series instead of those in the scrapes, at the beginning and at the end
+		more      int                   // so many more clusters
+		seen      [2]time.Duration      // after the beginning: their last heartbeat, at the beginning and at the end
 		interrupt string                // the target that answers only every fifth scrape
 		fire      []string              // all other rules must not fire
 	}{
@@ -79,6 +81,15 @@ func TestScenario_FiresOnlyItsAlerts(t *testing.T) {
 		"four clusters of twenty are silent": {values: map[string][2]float64{
 			`fleet_clusters{heartbeat="fresh"}`: {16, 16}, `fleet_clusters{heartbeat="stale"}`: {4, 4},
 		}, fire: []string{"FleetManyAgentsSilent"}},
+		"hub restarts while all agents are silent": {values: map[string][2]float64{
+			`fleet_clusters{heartbeat="fresh"}`: {20, 20},
+		}, more: 4, fire: []string{"FleetManyAgentsSilent"}},
+		"hub restarts while three agents are silent": {values: map[string][2]float64{
+			`fleet_clusters{heartbeat="fresh"}`: {20, 20},
+		}, more: 3},
+		"clocks of four agents are hours slow": {values: map[string][2]float64{
+			`fleet_clusters{heartbeat="fresh"}`: {20, 20},
+		}, more: 4, seen: [2]time.Duration{-3 * time.Hour, -3*time.Hour + span}},
 		"agent crashes": {interrupt: "agent-1", fire: []string{"FleetProcessDown"}},
 	}
 	shown := map[string]bool{}
@@ -88,6 +99,7 @@ func TestScenario_FiresOnlyItsAlerts(t *testing.T) {
 			for selector, values := range test.values {
 				storage.set(t, selector, values[0], values[1])
 			}
+			storage.addClusters(test.more, test.seen)
 			storage.interrupt(test.interrupt)
 			var fire []string
 			for _, rule := range rules(t) {

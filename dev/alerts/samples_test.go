@@ -3,6 +3,7 @@ package alerts
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"os"
@@ -99,6 +100,16 @@ func (m *memory) set(t *testing.T, selector string, from, to float64) {
 	}
 	if found != 1 {
 		t.Fatalf("%d series match %s", found, selector)
+	}
+}
+
+// addClusters adds clusters that last reported at these times after the beginning, at the beginning and at the end.
+func (m *memory) addClusters(n int, seen [2]time.Duration) {
+	added := between(float64(begin.Add(seen[0]).Unix()), float64(begin.Add(seen[1]).Unix()))
+	for i := range n {
+		metric := labels.NewBuilder(targetLabels("hub-1")).Set(labels.MetricName, "fleet_cluster_last_seen_timestamp_seconds").
+			Set("namespace", "fleet-default").Set("name", fmt.Sprint("cluster-", i)).Labels()
+		m.series = append(m.series, storage.NewListSeries(metric, added))
 	}
 }
 
