@@ -18,21 +18,26 @@ import (
 
 func (h *handler) onCluster(_ context.Context, key types.NamespacedName) error {
 	cluster, err := reconcile.Optional(h.app.Clusters.Cache().Get(key.Namespace, key.Name))
-	if err != nil || cluster == nil || cluster.DeletionTimestamp != nil || cluster.Status.Namespace == "" || !h.app.Owns(cluster) {
-		return err // without a namespace there is nothing to sum up; the namespace triggers an update
+	if err != nil || cluster == nil || cluster.DeletionTimestamp != nil || !h.app.Owns(cluster) {
+		return err
 	}
-	if taken, err := h.app.NamespaceTaken(cluster); taken || err != nil {
-		return err // the namespace belongs to another Cluster
+	taken, err := h.app.NamespaceTaken(cluster)
+	if err != nil {
+		return err
+	}
+	in := clusterInput{withoutNamespace: taken || cluster.Status.Namespace == "", reporting: h.app.Liveness.Of(cluster), now: h.app.Clock()}
+	if in.withoutNamespace && cluster.Status.Agent.LastSeen.IsZero() {
+		return nil // the namespace triggers an update
 	}
 	if wait := untilJoined(cluster, h.app.Clock()); wait > 0 {
 		h.clusters.AddAfter(key, wait) // or earlier, when its agent reports
 		return nil
 	}
-	deployments, err := h.app.BundleDeployments.Cache().List(cluster.Status.Namespace, labels.Everything())
-	if err != nil {
-		return err
+	if !in.withoutNamespace {
+		if in.deployments, err = h.app.BundleDeployments.Cache().List(cluster.Status.Namespace, labels.Everything()); err != nil {
+			return err
+		}
 	}
-	in := clusterInput{deployments: deployments, reporting: h.app.Liveness.Of(cluster), now: h.app.Clock()}
 	_, err = hub.Report(h.app, h.app.Clusters, cluster, func(c *fleet.Cluster) { setClusterStatus(c, in) })
 	return err
 }
@@ -49,6 +54,8 @@ func untilJoined(cluster *fleet.Cluster, now time.Time) time.Duration {
 
 // clusterInput is the input for the status of a Cluster.
 type clusterInput struct {
+	// withoutNamespace means that the Cluster has no namespace, or that it belongs to another Cluster. The sums stay as they are.
+	withoutNamespace bool
 	// deployments are the Cluster's BundleDeployments.
 	deployments []*fleet.BundleDeployment
 	// reporting is the state of the agent's reports.
@@ -59,17 +66,10 @@ type clusterInput struct {
 // setClusterStatus fills in the status of a Cluster. The last report of an agent that has stopped reporting is kept, but
 // the Cluster is not ready.
 func setClusterStatus(cluster *fleet.Cluster, in clusterInput) {
-	var entries []state.Entry
-	var counts []fleet.ResourceCounts
-	for _, bd := range in.deployments {
-		entries = append(entries, state.EntryOf(bd.Name, bd, bd.Spec.DeploymentID))
-		counts = append(counts, bd.Status.ResourceCounts)
-	}
 	status := &cluster.Status
-	status.Summary = state.Summarize(entries)
-	status.ResourceCounts = state.SumCounts(counts...)
-	status.ReadyGitRepos, status.DesiredReadyGitRepos = readySources(in.deployments, fleet.LabelRepoName)
-	status.ReadyHelmOps, status.DesiredReadyHelmOps = readySources(in.deployments, fleet.LabelHelmOpName)
+	if !in.withoutNamespace {
+		sumUp(status, in.deployments)
+	}
 	status.Display = fleet.ClusterDisplay{ReadyBundles: state.ReadyText(status.Summary), State: state.WorstState(status.Summary)}
 	ready := state.ReadyCondition(status.Summary, state.KindBundle)
 	if in.reporting == supervision.ReportingSilent {
@@ -80,6 +80,20 @@ func setClusterStatus(cluster *fleet.Cluster, in clusterInput) {
 	}
 	conditions.Set(&status.Conditions, in.now, ready)
 	setReporting(cluster, in)
+}
+
+// sumUp fills in the sums of the BundleDeployments.
+func sumUp(status *fleet.ClusterStatus, deployments []*fleet.BundleDeployment) {
+	var entries []state.Entry
+	var counts []fleet.ResourceCounts
+	for _, bd := range deployments {
+		entries = append(entries, state.EntryOf(bd.Name, bd, bd.Spec.DeploymentID))
+		counts = append(counts, bd.Status.ResourceCounts)
+	}
+	status.Summary = state.Summarize(entries)
+	status.ResourceCounts = state.SumCounts(counts...)
+	status.ReadyGitRepos, status.DesiredReadyGitRepos = readySources(deployments, fleet.LabelRepoName)
+	status.ReadyHelmOps, status.DesiredReadyHelmOps = readySources(deployments, fleet.LabelHelmOpName)
 }
 
 // setReporting sets the AgentReporting condition, or removes it if the Cluster has no agent that should report.
