@@ -70,7 +70,7 @@ func (a *agent) consultDocument(ctx context.Context, step registering.Outcome) {
 	a.documents.Tried(a.now(), err)
 	a.attempt, a.recovering = nil, nil
 	if err != nil {
-		a.log.Warn("the hub accepts neither the agent's credential nor its recovery token, trying again; to register the agent again, run on the hub: fleet repair CLUSTER", "error", err)
+		a.log.Warn("the hub accepts neither the agent's credential nor its recovery token, trying again; to register the agent again, run on the hub: fleet repair CLUSTER -n WORKSPACE", "error", err)
 	}
 }
 

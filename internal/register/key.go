@@ -73,7 +73,7 @@ func (a *agent) sign(ctx context.Context, request *fleet.ClusterRegistration, to
 	}
 	err = a.loadKept(ctx)
 	if recovery.IsUnstorable(err) {
-		a.log.Warn("the agent's recovery key cannot be stored, so the request is not signed; if the hub has a key for this cluster, the request waits for: fleet confirm-takeover",
+		a.log.Warn("the agent's recovery key cannot be stored, so the request is not signed; if the hub has a key for this cluster, the request waits until you run on the hub: fleet confirm-takeover CLUSTER REQUEST -n WORKSPACE",
 			"secret", names.RecoverySecret(a.Namespace), "error", err)
 		return nil
 	}

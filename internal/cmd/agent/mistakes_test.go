@@ -27,19 +27,19 @@ func TestInvalidBootstrap_ExitsWithTheRemedyAndJoinsAfterRepair(t *testing.T) {
 			func(_ *site, s *corev1.Secret, _ *corev1.ConfigMap) {
 				s.Data = map[string][]byte{"values": []byte("- {")}
 			},
-			[]string{registering.ErrBootstrapUnusable.Error(), `key "values"`, "create a ClusterRegistrationToken on the hub"},
+			[]string{registering.ErrBootstrapUnusable.Error(), `key "values"`, "run on the hub: fleet repair CLUSTER -n WORKSPACE"},
 		},
 		"incomplete": {
 			func(_ *site, s *corev1.Secret, _ *corev1.ConfigMap) { delete(s.Data, "token") },
-			[]string{registering.ErrBootstrapUnusable.Error(), "keys: token", "create a ClusterRegistrationToken on the hub"},
+			[]string{registering.ErrBootstrapUnusable.Error(), "keys: token", "run on the hub: fleet repair CLUSTER -n WORKSPACE"},
 		},
 		"no-url": {
 			func(_ *site, s *corev1.Secret, _ *corev1.ConfigMap) { s.Data["apiServerURL"] = nil },
-			[]string{registering.ErrBootstrapUnusable.Error(), "keys: apiServerURL", "create a ClusterRegistrationToken on the hub"},
+			[]string{registering.ErrBootstrapUnusable.Error(), "keys: apiServerURL", "run on the hub: fleet repair CLUSTER -n WORKSPACE"},
 		},
 		"ca-is-none": {
 			func(_ *site, s *corev1.Secret, _ *corev1.ConfigMap) { s.Data["apiServerCA"] = []byte("a certificate") },
-			[]string{registering.ErrBootstrapUnusable.Error(), "create a ClusterRegistrationToken on the hub"},
+			[]string{registering.ErrBootstrapUnusable.Error(), "run on the hub: fleet repair CLUSTER -n WORKSPACE"},
 		},
 		"tls-mode": {
 			func(_ *site, _ *corev1.Secret, c *corev1.ConfigMap) { c.Data["config"] = `{"agentTLSMode":"lax"}` },
@@ -61,7 +61,7 @@ func TestInvalidBootstrap_ExitsWithTheRemedyAndJoinsAfterRepair(t *testing.T) {
 		},
 		"token-ended": {
 			func(s *site, _ *corev1.Secret, _ *corev1.ConfigMap) { s.endToken("t1") },
-			[]string{registering.ErrTokenRejected.Error(), `ClusterRegistrationToken "t1"`, "it has expired or was deleted", "create a ClusterRegistrationToken on the hub"},
+			[]string{registering.ErrTokenRejected.Error(), `ClusterRegistrationToken "t1"`, "it has expired or was deleted", "run on the hub: fleet repair CLUSTER -n WORKSPACE"},
 		},
 	}
 	for name, test := range tests {

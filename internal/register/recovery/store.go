@@ -119,7 +119,7 @@ func (s Store) key(ctx context.Context, secret *corev1.Secret) (identity.Key, er
 	if err == nil {
 		return key, nil
 	}
-	s.Log.Warn("the agent's recovery key is damaged and is replaced; if the hub has pinned it, the next request waits for: fleet confirm-takeover",
+	s.Log.Warn("the agent's recovery key is damaged and is replaced; if the hub has recorded it, the next request waits until you run on the hub: fleet confirm-takeover CLUSTER REQUEST -n WORKSPACE",
 		"secret", secret.Namespace+"/"+secret.Name, "error", err)
 	if key, err = identity.NewKey(rand.Reader); err != nil {
 		return identity.Key{}, err

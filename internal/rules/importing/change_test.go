@@ -219,7 +219,11 @@ func TestFrozenSettings_BlockNothingElse(t *testing.T) {
 				rulestest.ExpectEqual(t, "looked for", out.Supervise, true)
 				seenIn("cattle-fleet-system")(&in)
 			}
-			rulestest.ExpectEqual(t, "reason afterwards", rulestest.Pure(t, importing.Decide, in).Reason, conditions.ReasonAgentFrozen)
+			out = rulestest.Pure(t, importing.Decide, in)
+			rulestest.ExpectEqual(t, "reason afterwards", out.Reason, conditions.ReasonAgentFrozen)
+			if want := "kubectl delete bundles.fleet.cattle.io -n fleet-default fleet-agent-east"; !strings.Contains(out.Message, want) {
+				t.Errorf("%q does not say %q", out.Message, want)
+			}
 		})
 	}
 }

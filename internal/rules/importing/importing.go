@@ -1,12 +1,14 @@
 package importing
 
 import (
+	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/config"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/rules/clusters"
 	"github.com/fleet-hub/fleet/internal/rules/supervision"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -175,7 +177,8 @@ func onlyFrozenLeft(in Input, want Status) Outcome {
 	if supervision.NeverReported(in.Cluster) {
 		return Outcome{Stage: InSync, Done: want, Supervise: true}
 	}
-	return blocked(conditions.ReasonAgentFrozen, "the agent's settings come with its Bundle, which stays as it is while manageAgent is false: set manageAgent to true, or delete the Bundle, so that the import applies them")
+	return blocked(conditions.ReasonAgentFrozen, fmt.Sprintf("changed settings of the agent wait, because manageAgent is false in the hub's ConfigMap fleet-controller: set it to true there, or delete the agent's Bundle: kubectl delete bundles.fleet.cattle.io -n %s %s",
+		in.Cluster.Namespace, names.AgentBundle(in.Cluster.Name)))
 }
 
 // approach returns the next step towards a deployed agent, for a Cluster that can be imported.

@@ -57,10 +57,9 @@ var (
 
 // Remedies that end the agent's error messages.
 const (
-	remedyBootstrap = "create a ClusterRegistrationToken on the hub and run helm upgrade --install fleet-agent with its values, " +
-		"or, for a cluster the hub imports, raise spec.redeployAgentGeneration of its Cluster"
-	remedyCA = "check apiServerURL, apiServerCA and agentTLSMode, then run helm upgrade fleet-agent with the right values, " +
-		"or, for a cluster the hub imports, raise spec.redeployAgentGeneration of its Cluster"
+	remedyBootstrap = "run on the hub: fleet repair CLUSTER -n WORKSPACE"
+	remedyCA        = "check apiServerURL, apiServerCA and agentTLSMode of the hub, then " + remedyBootstrap
+	remedyToken     = remedyBootstrap + ", or, if the cluster has no Cluster yet: fleet token create CLUSTER --cluster CLUSTER -n WORKSPACE"
 )
 
 // Answer is the hub's answer to an identity that tried to do an agent's work. It is empty before the first try.
@@ -336,5 +335,5 @@ func turnedAway(in Input) Outcome {
 			ErrUntrustedCA, in.Bootstrap.APIServerURL, remedyCA)}
 	}
 	return Outcome{Stage: GiveUp, Err: fmt.Errorf("%w (ClusterRegistrationToken %q in namespace %q): it has expired or was deleted; %s",
-		ErrTokenRejected, in.Bootstrap.TokenName, in.Bootstrap.ClusterNamespace, remedyBootstrap)}
+		ErrTokenRejected, in.Bootstrap.TokenName, in.Bootstrap.ClusterNamespace, remedyToken)}
 }

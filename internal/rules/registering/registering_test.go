@@ -316,8 +316,7 @@ func expectStep(t *testing.T, in Input, want Outcome, kind error) {
 
 // The errors with which an agent ends, or which it reports while it waits: what is wrong, and what to do.
 func TestDecide_ErrorsNameCauseAndRemedy(t *testing.T) {
-	const provide = "; create a ClusterRegistrationToken on the hub and run helm upgrade --install fleet-agent with its values, " +
-		"or, for a cluster the hub imports, raise spec.redeployAgentGeneration of its Cluster"
+	const provide = "; run on the hub: fleet repair CLUSTER -n WORKSPACE"
 	here := agentBootstrap(agentHub)
 	tests := map[string]struct {
 		in   Input
@@ -358,13 +357,12 @@ func TestDecide_ErrorsNameCauseAndRemedy(t *testing.T) {
 		"a rejected token": {
 			in: agentState(here, agentTokenSaid(Rejected, time.Hour)),
 			want: `the hub rejected the registration token (ClusterRegistrationToken "t1" in namespace "fleet-default"): ` +
-				"it has expired or was deleted" + provide,
+				"it has expired or was deleted" + provide + ", or, if the cluster has no Cluster yet: fleet token create CLUSTER --cluster CLUSTER -n WORKSPACE",
 		},
 		"an untrusted hub": {
 			in: agentState(here, agentTokenSaid(Untrusted, time.Hour)),
 			want: "the hub's certificate is not trusted: the certificate of https://hub.example:6443 is signed by unknown authority; " +
-				"check apiServerURL, apiServerCA and agentTLSMode, then run helm upgrade fleet-agent with the right values, " +
-				"or, for a cluster the hub imports, raise spec.redeployAgentGeneration of its Cluster",
+				"check apiServerURL, apiServerCA and agentTLSMode of the hub, then run on the hub: fleet repair CLUSTER -n WORKSPACE",
 		},
 	}
 	for name, test := range tests {

@@ -208,7 +208,7 @@ func TestTakeover_IsExplained(t *testing.T) {
 	const live = "an agent that registered with another token reports as Cluster fleet-default/west (last seen 2m ago). The request waits (TakeoverPending) " +
 		"until you run: fleet confirm-takeover west REQUEST -n fleet-default. That agent works until the new one has reported"
 	const revoked = "the key of the agent of Cluster fleet-default/west was revoked: the request waits (TakeoverPending) until you run: fleet confirm-takeover west REQUEST -n fleet-default. " +
-		"Delete Secret kube-system/fleet-agent-recovery-<namespace of the agent> on the cluster first, so that the agent creates another key"
+		"First run on the cluster, so that the agent creates another key: kubectl --context west delete secret -n kube-system fleet-agent-recovery-AGENT-NAMESPACE"
 	for name, test := range map[string]struct {
 		cluster func(*fleet.Cluster)
 		objects []runtime.Object
@@ -229,7 +229,10 @@ func TestTakeover_IsExplained(t *testing.T) {
 			revoked,
 		},
 		"the key was revoked, and its registration deleted": {func(c *fleet.Cluster) { c.Annotations = map[string]string{annotation.BlockedKey: "key"} }, nil, revoked},
-		"the agent is silent":                               {condition(conditions.AgentReporting, "False", conditions.ReasonAgentNotReporting, "silent"), []runtime.Object{granted("west", "uid-first")}, live},
+		"the key was revoked, and the agent is in a namespace of its own": {func(c *fleet.Cluster) {
+			c.Annotations, c.Status.Agent.Namespace = map[string]string{annotation.BlockedKey: "key"}, "agents"
+		}, nil, strings.ReplaceAll(revoked, "AGENT-NAMESPACE", "agents")},
+		"the agent is silent": {condition(conditions.AgentReporting, "False", conditions.ReasonAgentNotReporting, "silent"), []runtime.Object{granted("west", "uid-first")}, live},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := clitest.Start(t, append(test.objects, cluster("west", test.cluster))...)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
@@ -13,6 +14,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/cli/remedy"
 	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/kube/foreign"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/rules/clusters"
 	"github.com/fleet-hub/fleet/internal/rules/revocation"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -117,7 +119,8 @@ func takeover(c *fleet.Cluster, r registered, now time.Time) string {
 	name := c.Namespace + "/" + c.Name
 	switch {
 	case revocation.IsBlocked(c):
-		return revoked(c) + ". Delete Secret kube-system/fleet-agent-recovery-<namespace of the agent> on the cluster first, so that the agent creates another key"
+		return revoked(c) + ". First run on the cluster, so that the agent creates another key: " + remedy.Command("kubectl", "--context", c.Name, "delete", "secret",
+			"-n", metav1.NamespaceSystem, names.RecoverySecret(remedy.NameOr(c.Status.Agent.Namespace, "AGENT-NAMESPACE")))
 	case !r.any || c.Status.Agent.LastSeen.IsZero():
 		return fmt.Sprintf("no registered agent reports as Cluster %s: the hub grants the request at once", name)
 	case c.Annotations[annotation.AgentKey] != "":

@@ -14,7 +14,7 @@ import (
 )
 
 const notCopied = "its downstreamResources are not copied, because the hub has not made this BundleDeployment for a Cluster that its Bundle may go to; " +
-	"if you did not mean to create it, remove it: kubectl delete bundledeployment -n "
+	"if you did not mean to create it, remove it: kubectl delete bundledeployments.fleet.cattle.io -n "
 
 // forge makes a BundleDeployment in a namespace, with the labels of a Bundle and Cluster of w, that asks for a Secret.
 func (w *world) forge(t *testing.T, namespace, name, cluster, secret string) *fleet.BundleDeployment {

@@ -40,7 +40,8 @@ func TestAddressUnknownToTheAgent_IsReported(t *testing.T) {
 		case condition.Reason == "":
 			return string(condition.Status)
 		}
-		if !strings.Contains(condition.Message, hubaddress.Hash(hub.App.Config.Get())) {
+		want := "run: kubectl annotate --overwrite clusters.fleet.cattle.io -n ws c1 fleet.cattle.io/hub-address=" + hubaddress.Hash(hub.App.Config.Get())
+		if !strings.Contains(condition.Message, "run: fleet repair c1 -n ws.") || !strings.HasSuffix(condition.Message, want) {
 			t.Errorf("the message does not say with what to confirm: %s", condition.Message)
 		}
 		return condition.Reason

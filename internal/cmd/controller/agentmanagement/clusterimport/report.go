@@ -121,16 +121,17 @@ func (h *handler) setAddressKnown(cluster *fleet.Cluster) {
 	condition := genericcondition.GenericCondition{Type: conditions.AddressKnown, Status: corev1.ConditionTrue}
 	reads := hubaddress.ReadsDocument(cluster) && published.Hash != ""
 	if hubaddress.IsUnknown(conf, cluster, registrations, published) {
-		condition.Status, condition.Reason, condition.Message = corev1.ConditionFalse, conditions.ReasonHubAddressChanged, addressUnknown(conf, reads)
+		condition.Status, condition.Reason, condition.Message = corev1.ConditionFalse, conditions.ReasonHubAddressChanged, addressUnknown(cluster, conf, reads)
 	} else if !reads && conditions.Get(cluster.Status.Conditions, conditions.AddressKnown) == nil {
 		return
 	}
 	conditions.Set(&cluster.Status.Conditions, h.app.Clock(), condition)
 }
 
-func addressUnknown(conf config.Config, readsDocument bool) string {
+func addressUnknown(cluster *fleet.Cluster, conf config.Config, readsDocument bool) string {
 	if readsDocument {
 		return "the agent does not have the hub's current URL and CA yet: keep the old ones until this condition is True; the agent reads them when it renews its credential, or when it cannot connect"
 	}
-	return fmt.Sprintf("the hub's URL or CA has changed since the agent registered, and this agent does not learn the new one by itself. Before you remove the old one, run helm upgrade fleet-agent with the values of a new token, then annotate the Cluster with %s=%s", annotation.HubAddress, hubaddress.Hash(conf))
+	return fmt.Sprintf("the hub's URL or CA has changed since this agent registered, and the agent cannot learn it by itself. Keep the old ones, and run: fleet repair %s -n %s. If the agent then reports and this condition stays False, run: kubectl annotate --overwrite clusters.fleet.cattle.io -n %s %s %s=%s",
+		cluster.Name, cluster.Namespace, cluster.Namespace, cluster.Name, annotation.HubAddress, hubaddress.Hash(conf))
 }

@@ -100,7 +100,7 @@ func whereTheAgentIs(in input, values importing.AgentValues) outcome {
 	case agent.Namespace != "" && agent.Namespace != values.Namespace:
 		return outcome{
 			stage: elsewhere, remove: true, reason: conditions.ReasonAgentElsewhere,
-			message: fmt.Sprintf("the agent runs in namespace %q and would be managed in %q: set spec.agentNamespace to where it is, or deploy it anew by another spec.redeployAgentGeneration or `helm install`", agent.Namespace, values.Namespace),
+			message: fmt.Sprintf("the agent runs in namespace %q, but the hub would manage it in %q: set spec.agentNamespace of the Cluster to the namespace of the agent; or reinstall the agent: raise spec.redeployAgentGeneration (imported), or run helm install (joined with a token)", agent.Namespace, values.Namespace),
 		}
 	case agent.LastSeen.IsZero() && in.bundle != nil && in.bundle.Spec.DefaultNamespace != values.Namespace:
 		return outcome{stage: elsewhere, remove: true} // it is moving to the other namespace

@@ -137,7 +137,7 @@ func (h *handler) tryKey(ctx context.Context) bool {
 	defer cancel()
 	err := h.app.Recoveries.LoadKey(ctx)
 	if err != nil {
-		h.app.Log.Error("the hub's key cannot be loaded, so agents that lose their credential cannot return by themselves; if the Secret is damaged, restore it from a backup; without a backup, delete it: the hub then creates a new key, existing tickets become invalid, and agents that lose their credential before they have read the new key need: fleet repair CLUSTER",
+		h.app.Log.Error("the hub's key cannot be loaded, so agents that lose their credential cannot return by themselves; if the Secret is damaged, restore it from a backup; without a backup, delete it: the hub then creates a new key, existing tickets become invalid, and agents that lose their credential before they have read the new key need: fleet repair CLUSTER -n WORKSPACE",
 			"secret", h.app.Namespaces.System+"/"+names.HubKey, "error", err)
 	}
 	return err == nil

@@ -108,7 +108,7 @@ func (h *handler) record(cluster *fleet.Cluster, out revocation.Outcome) {
 	h.app.Log.Info("credential of an agent revoked", "cluster", name, "key", out.Block)
 	if out.Block {
 		h.app.Recorder.Eventf(cluster, corev1.EventTypeWarning, reasonKeyRevoked,
-			"the agent's key is blocked and its credential is revoked: on the cluster, delete its Secret kube-system/fleet-agent-recovery-<namespace of the agent>, run `fleet repair %s -n %s`, and confirm its request with `fleet confirm-takeover %s REQUEST -n %s`",
+			"the agent's key is blocked and its credential is revoked: run on the cluster: kubectl delete secret -n kube-system fleet-agent-recovery-AGENT-NAMESPACE; then run on the hub: fleet repair %s -n %s, and for its request: fleet confirm-takeover %s REQUEST -n %s",
 			cluster.Name, cluster.Namespace, cluster.Name, cluster.Namespace)
 		return
 	}

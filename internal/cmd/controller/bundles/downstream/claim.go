@@ -20,7 +20,7 @@ var errForged = errors.New("the BundleDeployment is not one that the hub makes")
 
 // messageForged is the Event message for such a BundleDeployment. Its namespace and name are appended.
 const messageForged = "its downstreamResources are not copied, because the hub has not made this BundleDeployment " +
-	"for a Cluster that its Bundle may go to; if you did not mean to create it, remove it: kubectl delete bundledeployment -n "
+	"for a Cluster that its Bundle may go to; if you did not mean to create it, remove it: kubectl delete bundledeployments.fleet.cattle.io -n "
 
 // claim holds the Bundle and the Cluster that a BundleDeployment names as its own.
 type claim struct {

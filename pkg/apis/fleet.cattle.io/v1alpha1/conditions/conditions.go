@@ -157,11 +157,13 @@ const (
 	ReasonAgentElsewhere = "AgentElsewhere"
 	// ReasonHubAddressChanged means that the agent does not have the hub's current URL or CA. Keep the old ones until
 	// the condition is True: an agent with status.agent.hubSerial reads the new ones when it renews its credential, within
-	// a day. For the others: fleet repair west.
+	// a day. For the others: fleet repair west -n fleet-default. If the agent then reports and the condition stays False,
+	// run the command of the message.
 	ReasonHubAddressChanged = "HubAddressChanged"
-	// ReasonAgentFrozen means that settings of the agent wait because they are part of its Bundle, which does not
-	// change while manageAgent is false. A new URL or CA of the hub, and redeployAgentGeneration, still reach the
-	// agent. To apply them, set manageAgent to true, or delete the Bundle.
+	// ReasonAgentFrozen means that changed settings of the agent wait, because they are part of its Bundle, and
+	// manageAgent is false in the hub's ConfigMap fleet-controller. A new URL or CA of the hub, and
+	// redeployAgentGeneration, still reach the agent. To apply the settings, set manageAgent to true there, or delete the
+	// Bundle.
 	ReasonAgentFrozen = "AgentFrozen"
 	// ReasonPullSecretMissing means that an image pull secret of the agents does not exist. Create it in the hub's
 	// system namespace, or correct imagePullSecrets of the hub's chart.
@@ -398,7 +400,7 @@ const (
 	ReasonBundleTooLarge = "BundleTooLarge"
 	// ReasonBundleDeploymentForged means that a BundleDeployment requests copies of Secrets or ConfigMaps
 	// (downstreamResources), but the hub did not create it for a Cluster that its Bundle may target. Nothing is copied.
-	// Delete it: kubectl delete bundledeployment -n <namespace> <name>. If only its Cluster, its Bundle or a mapping is
+	// Delete it: kubectl delete bundledeployments.fleet.cattle.io -n NAMESPACE NAME. If only its Cluster, its Bundle or a mapping is
 	// missing, the copies follow when that is created.
 	ReasonBundleDeploymentForged = "BundleDeploymentForged"
 	// ReasonHelmValuesInvalid means that the Helm values are missing, are not a map, or do not match the chart's
