@@ -135,7 +135,7 @@ func TestFleetChart_RefusesInvalidValues(t *testing.T) {
 		"a selector's value that is no list": {"capi: {clusterSelector: {matchExpressions: [{key: env, operator: In, values: dev}]}}", []string{"/capi/clusterSelector/matchExpressions/0/values", "got string"}},
 		"a selector without values":          {"capi: {namespaceSelector: {matchExpressions: [{key: env, operator: In}]}}", []string{"/capi/namespaceSelector/matchExpressions/0", "missing property 'values'"}},
 		"a selector with useless values":     {"capi: {namespaceSelector: {matchExpressions: [{key: env, operator: Exists, values: [dev]}]}}", []string{"/capi/namespaceSelector/matchExpressions/0/values", "maxItems: got 1, want 0"}},
-		"a CA in base64":                     {"apiServerCA: LS0tLS1CRUdJTg==", []string{"apiServerCA has no certificate in PEM", "--set-file apiServerCA=ca.pem"}},
+		"a CA in base64":                     {"apiServerCA: LS0tLS1CRUdJTg==", []string{"apiServerCA has no certificate in PEM", "--set-file apiServerCA=hub-ca.pem"}},
 		"the name of a file as a CA":         {"proxyCACert: ca.pem", []string{"proxyCACert has no certificate in PEM", "--set-file proxyCACert=ca.pem"}},
 		"bootstrap.enabled as text":          {"bootstrap: {enabled: 'yes'}", []string{"/bootstrap/enabled", "got string, want boolean"}},
 		"labels that are no text":            {"bootstrap: {clusterLabels: {a: 1}}", []string{"/bootstrap/clusterLabels/a", "want string"}},

@@ -37,8 +37,7 @@ func Oversize(bundle *fleet.Bundle, limit int) string {
 		largest = append(largest, fmt.Sprintf("%s (%s)", file.Name, kib(len(file.Content))))
 	}
 	return fmt.Sprintf("Bundle %s has %s with %d files, more than the %s that fit into an object; the largest files are %s; "+
-		"exclude files in .fleetignore, split the folder into several paths or folders with a fleet.yaml of their own, "+
-		"or publish the files as a chart in an OCI registry and set helm.repo",
+		"exclude files in .fleetignore, or split the folder into several paths or folders with a fleet.yaml of their own",
 		bundle.Name, kib(Size(bundle)), len(files), kib(limit), strings.Join(largest, ", "))
 }
 

@@ -28,9 +28,9 @@ var (
 	ErrKubeconfigProxy = errors.New("the kubeconfig names a proxy (proxy-url); set the proxy of the fleet chart instead, or allowLocalKubeconfigs")
 	// ErrKubeconfigAddress means that the server, or what its name resolves to, is an address that means the hub's own
 	// machine, its network segment or the services of its cluster, and the operator does not allow it.
-	ErrKubeconfigAddress = errors.New("the kubeconfig leads to a loopback, link-local or in-cluster address; use an address that other machines reach, or set allowLocalKubeconfigs of the fleet chart")
-	// ErrHubAddress means that the hub's URL in a kubeconfig Secret leads to such an address.
-	ErrHubAddress = errors.New("its key apiServerURL leads to a loopback, link-local or in-cluster address; use an address that other machines reach, or set allowLocalKubeconfigs of the fleet chart")
+	ErrKubeconfigAddress = errors.New("the kubeconfig points to a loopback, link-local or in-cluster address; use an address that other machines reach, or set allowLocalKubeconfigs of the fleet chart")
+	// ErrHubAddress means that the hub's URL in a kubeconfig Secret points to such an address.
+	ErrHubAddress = errors.New("its key apiServerURL points to a loopback, link-local or in-cluster address; use an address that other machines reach, or set allowLocalKubeconfigs of the fleet chart")
 	// ErrKubeconfigExpired means that the client certificate has ended.
 	ErrKubeconfigExpired = errors.New("the client certificate in the kubeconfig has expired; write a kubeconfig with a new one")
 )

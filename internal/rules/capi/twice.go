@@ -116,7 +116,7 @@ func AgentTakenMessage(other *fleet.Cluster) string {
 }
 
 func isTheHub() (reason, message string) {
-	return conditions.ReasonIsTheHub, "the kubeconfig leads to this hub's own cluster, which is the Cluster local: nothing is installed; to avoid this message, exclude it with capi.clusterSelector of the fleet chart"
+	return conditions.ReasonIsTheHub, "the kubeconfig points to this hub's own cluster, which is the Cluster local: nothing is installed; to avoid this message, exclude it with capi.clusterSelector of the fleet chart"
 }
 
 // importReason returns why the import of a Cluster is not done.

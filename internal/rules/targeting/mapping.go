@@ -108,8 +108,8 @@ func RefusedMessage(workspace string, namespaces []string) string {
 	if len(named) > mostRefusing {
 		more, named = fmt.Sprintf(" and %d more", len(named)-mostRefusing), named[:mostRefusing]
 	}
-	return fmt.Sprintf("workspaces that do not accept Bundles of %s, so that none go to their Clusters: %s%s; "+
-		"if they should, an owner of the Namespace adds %s to the list in its annotation: kubectl annotate namespace %s --overwrite %s=<others>,%s",
+	return fmt.Sprintf("workspaces that do not accept Bundles of %s: %s%s. "+
+		"To accept them, an owner of each Namespace adds %s to its annotation: kubectl annotate namespace %s --overwrite %s=OTHERS,%s",
 		workspace, strings.Join(named, ", "), more, workspace, named[0], annotation.AcceptBundlesFrom, workspace)
 }
 

@@ -55,11 +55,17 @@ func NewFlags() *Flags {
 	}}
 }
 
-// Bind declares --kubeconfig, --context and -n.
+// Bind declares --kubeconfig, --context and -n of a command that works on the hub.
 func (f *Flags) Bind(flags *pflag.FlagSet) {
 	flags.StringVar(f.config.KubeConfig, "kubeconfig", "", "kubeconfig file (default: KUBECONFIG, then ~/.kube/config)")
-	flags.StringVar(f.config.Context, "context", "", "context of the kubeconfig (default: the current context)")
+	flags.StringVar(f.config.Context, "context", "", "context of the hub (default: the current context)")
 	flags.StringVarP(f.config.Namespace, "namespace", "n", f.Namespace(), "workspace on the hub")
+}
+
+// BindCluster declares the same flags for a command that works on another cluster than the hub.
+func (f *Flags) BindCluster(flags *pflag.FlagSet) {
+	f.Bind(flags)
+	flags.Lookup("context").Usage = "context of the cluster (default: the current context)"
 }
 
 // SetNamespace changes the value of -n, and its default if the flags are not bound yet.

@@ -74,6 +74,7 @@ Exit codes: 0 done, 1 failed.`,
 func (c *command) bind(flags *pflag.FlagSet) {
 	c.access.SetNamespace(defaultNamespace)
 	c.access.Bind(flags)
+	flags.Lookup("context").Usage = "has no effect here"
 	flags.Lookup("namespace").Usage = "namespace of the release if the options name none"
 	flags.StringVarP(&c.file, "input-file", "i", "", "file with a Content and a BundleDeployment; - is standard input")
 	flags.BoolVarP(&c.dryRun, "dry-run", "d", false, "print the objects instead of installing them (required)")

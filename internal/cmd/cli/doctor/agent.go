@@ -30,7 +30,8 @@ agent's Secret, and only to a server whose certificate the CA in that Secret has
 		Args:    cobra.NoArgs,
 		RunE:    func(command *cobra.Command, _ []string) error { return o.run(command.Context(), o.checkAgent) },
 	}
-	o.bind(command)
+	o.bind(command, o.flags.BindCluster)
+	command.Flags().Lookup("namespace").Usage = "has no effect here; see --agent-namespace"
 	command.Flags().StringVar(&o.agent, "agent-namespace", names.SystemNamespace, "namespace of the agent")
 	return command
 }

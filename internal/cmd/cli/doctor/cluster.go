@@ -39,7 +39,7 @@ account, client ID, and the address, the CA and the UID of the hub. A cluster th
 			return o.run(command.Context(), func(ctx context.Context) ([]check.Row, error) { return o.checkCluster(ctx, args[0]) })
 		},
 	}
-	o.bind(command)
+	o.bind(command, o.flags.Bind)
 	flags := command.Flags()
 	flags.StringVar(&o.cluster, "cluster-context", "", "context of the cluster: also check its agent, and compare both sides")
 	flags.StringVar(&o.agent, "agent-namespace", "", "namespace of the agent (default: that of the Cluster)")

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
@@ -79,16 +80,16 @@ func newHub(o *options, use string) *cobra.Command {
 			return o.run(command.Context(), o.checkHub)
 		},
 	}
-	o.bind(command)
+	o.bind(command, o.flags.Bind)
 	o.flags.BindAll(command.Flags())
 	command.Flags().StringVar(&o.system, "system-namespace", names.SystemNamespace, "namespace of the hub's controllers")
 	return command
 }
 
-// bind declares the flags that all subcommands have.
-func (o *options) bind(command *cobra.Command) {
+// bind declares the flags that all subcommands have. declare declares those of package access.
+func (o *options) bind(command *cobra.Command, declare func(*pflag.FlagSet)) {
 	flags := command.Flags()
-	o.flags.Bind(flags)
+	declare(flags)
 	o.format.Bind(flags)
 	o.failOn.Bind(flags)
 	flags.BoolVar(&o.all, "all", false, "also show checks that are ok")

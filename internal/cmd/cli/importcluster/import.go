@@ -354,7 +354,7 @@ func (i *importer) checkNotHub(ctx context.Context) error {
 		i.account = importaccount.New(i.cluster.Core, string(hub), i.flags.Namespace(), i.name)
 		return nil
 	}
-	return exit.Errorf(exit.Refused, "context %s leads to the hub's own cluster", i.clusterContext).Because(conditions.ReasonTargetIsHub).
+	return exit.Errorf(exit.Refused, "context %s points to the hub's own cluster", i.clusterContext).Because(conditions.ReasonTargetIsHub).
 		With("select another cluster with --cluster-context: kubectl config get-contexts", "the hub's own Cluster is controlled by the value bootstrap.enabled of the chart fleet")
 }
 

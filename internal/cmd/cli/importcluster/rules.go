@@ -126,7 +126,7 @@ func checkOther(o *options, identity protocol.Identity, other *fleet.Cluster) er
 	if same || other.Status.Namespace != identity.DeploymentNamespace || !other.DeletionTimestamp.IsZero() {
 		return nil
 	}
-	return exit.Errorf(exit.Refused, "context %s leads to a cluster that is registered as Cluster %s/%s: the import would take its agent away",
+	return exit.Errorf(exit.Refused, "context %s points to a cluster that is registered as Cluster %s/%s: the import would take its agent away",
 		o.clusterContext, other.Namespace, other.Name).Because(conditions.ReasonImportedTwice).
 		With("select another cluster with --cluster-context: kubectl config get-contexts",
 			"to move it here, with its workloads (docs/uninstall.md#move-a-cluster), run first: "+remedy.Command("fleet", "unregister", other.Name, "-n", other.Namespace,

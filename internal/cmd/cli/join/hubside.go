@@ -57,7 +57,7 @@ func (j *joiner) prepareHub(ctx context.Context) (jointext.Text, error) {
 		return jointext.Text{}, j.onHub(err)
 	}
 	if own == hub {
-		return jointext.Text{}, exit.Errorf(exit.Refused, "--hub-context and --context lead to the same cluster: a hub does not join itself").Because(conditions.ReasonTargetIsHub).
+		return jointext.Text{}, exit.Errorf(exit.Refused, "--hub-context and --context point to the same cluster: a hub does not join itself").Because(conditions.ReasonTargetIsHub).
 			With("select the cluster that joins with --context: kubectl config get-contexts")
 	}
 	if j.dryRun {

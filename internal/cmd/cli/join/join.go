@@ -103,7 +103,7 @@ and waits until the hub has seen it.`,
 
 func (o *options) bind(command *cobra.Command) {
 	flags := command.Flags()
-	o.flags.Bind(flags)
+	o.flags.BindCluster(flags)
 	o.format.Bind(flags)
 	o.order.Bind(command, "with --hub-context, the name of --context")
 	flags.StringVarP(&o.file, "file", "f", "", "file with the join text (default: standard input)")

@@ -143,7 +143,7 @@ func Parse(input []byte) (Text, error) {
 		return Text{}, failure.With("use the fleet binary of the hub's release")
 	}
 	if !text.hasValidCA() { // otherwise the hub would print the same text again
-		failure = failure.With("on the hub, set its CA in PEM: helm upgrade -n cattle-fleet-system fleet charts/fleet --reset-then-reuse-values --set-file apiServerCA=hub-ca.crt")
+		failure = failure.With("on the hub, set its CA in PEM: helm upgrade -n cattle-fleet-system fleet charts/fleet --reset-then-reuse-values --set-file apiServerCA=hub-ca.pem")
 	}
 	return Text{}, failure.With("print the text again on the hub, and paste all of it: fleet token show TOKEN --with-secret")
 }

@@ -122,7 +122,7 @@ func TestBadText_IsRejectedWithItsProblem(t *testing.T) {
 		return encode(t, text)
 	}
 	const again = "fix: print the text again on the hub, and paste all of it: fleet token show TOKEN --with-secret\n"
-	const setCA = "fix: on the hub, set its CA in PEM: helm upgrade -n cattle-fleet-system fleet charts/fleet --reset-then-reuse-values --set-file apiServerCA=hub-ca.crt\n"
+	const setCA = "fix: on the hub, set its CA in PEM: helm upgrade -n cattle-fleet-system fleet charts/fleet --reset-then-reuse-values --set-file apiServerCA=hub-ca.pem\n"
 	tests := map[string]struct {
 		in, want string
 	}{

@@ -322,7 +322,7 @@ func create(ctx context.Context, hub *access.Cluster, o Order) (text jointext.Te
 		return text, made, exit.AfterChange(err)
 	}
 	if values.APIServerCA == "" {
-		o.Warn("the hub has no CA for its agents: they trust the CAs of their system. To set one: helm upgrade fleet with the value apiServerCA")
+		o.Warn("%s", o.Hub.On("the hub has no CA for its agents: they trust the CAs of their system. To set one: helm upgrade -n cattle-fleet-system fleet charts/fleet --reset-then-reuse-values --set-file apiServerCA=hub-ca.pem"))
 	}
 	joins := fleet.Cluster{ObjectMeta: metav1.ObjectMeta{Name: o.Cluster}, Spec: fleet.ClusterSpec{ClientID: p.clientID, PrivateRepoURL: p.registry, AgentNamespace: p.namespace}}
 	return joinText(ctx, hub, values, joins, token), made, nil

@@ -208,14 +208,14 @@ func (c clusterFound) gone() bool { return len(c.agents) == 0 && len(c.account) 
 func (c clusterFound) problem(f hubFound) error {
 	switch {
 	case c.isHub:
-		return exit.Errorf(exit.Refused, "context %s leads to the hub's own cluster", c.context).Because(conditions.ReasonTargetIsHub).
+		return exit.Errorf(exit.Refused, "context %s points to the hub's own cluster", c.context).Because(conditions.ReasonTargetIsHub).
 			With("select the cluster with --cluster-context: kubectl config get-contexts")
 	case len(c.agents) > 0 || len(c.foreign) == 0:
 		return nil
 	}
 	failure := &exit.Error{Code: exit.Refused}
 	for _, other := range c.foreign {
-		failure.Problems = append(failure.Problems, fmt.Errorf("context %s does not lead to the cluster of Cluster %s: %s", c.context, f.fullName(), output.Line(other)))
+		failure.Problems = append(failure.Problems, fmt.Errorf("context %s does not point to the cluster of Cluster %s: %s", c.context, f.fullName(), output.Line(other)))
 	}
 	return failure.With("select the cluster with --cluster-context: kubectl config get-contexts",
 		"to delete only the Cluster on the hub: "+remedy.Command("fleet", "unregister", f.name, "-n", f.workspace))

@@ -368,7 +368,7 @@ func TestBadInput_IsRefusedAndNothingIsDeleted(t *testing.T) {
 		return append([]runtime.Object{system("uid-east")}, objects...)
 	}
 	const other = "fix: select the cluster with --cluster-context: kubectl config get-contexts\nfix: to delete only the Cluster on the hub: fleet unregister east -n fleet-default\n"
-	const wrong = "error: context east does not lead to the cluster of Cluster fleet-default/east: namespace cattle-fleet-system has "
+	const wrong = "error: context east does not point to the cluster of Cluster fleet-default/east: namespace cattle-fleet-system has "
 	for name, test := range map[string]struct {
 		hub, cluster []runtime.Object
 		args         []string
@@ -387,7 +387,7 @@ func TestBadInput_IsRefusedAndNothingIsDeleted(t *testing.T) {
 				"fix: to remove only its agent: helm upgrade -n cattle-fleet-system fleet charts/fleet --reset-then-reuse-values --set bootstrap.localAgentDisabled=true\n" +
 				"fix: to remove the hub: docs/uninstall.md#the-hub\n"},
 		"the hub's own cluster": {onTheHub(), foreign(), []string{"east", "--cluster-context", "hub"},
-			"exit code 5\nerror: context hub leads to the hub's own cluster\nreason: TargetIsHub (docs/conditions.md)\nfix: select the cluster with --cluster-context: kubectl config get-contexts\n"},
+			"exit code 5\nerror: context hub points to the hub's own cluster\nreason: TargetIsHub (docs/conditions.md)\nfix: select the cluster with --cluster-context: kubectl config get-contexts\n"},
 		"a Cluster of another manager": {onTheHub(managed), nil, []string{"east"},
 			"exit code 5\nerror: another manager owns Cluster fleet-default/east: delete it there\nreason: ClusterManagedElsewhere (docs/conditions.md)\n" +
 				"fix: if it is to be deleted here: kubectl label clusters.fleet.cattle.io -n fleet-default east fleet.cattle.io/cluster-management-\n"},

@@ -112,9 +112,9 @@ func TestWorkspace_MayRefuseBundlesOfOthers(t *testing.T) {
 	away.bundle(t, "own", everywhere)
 	away.deployment(t, "web", "far", "that of a mapped cluster", exists)
 
-	message := "workspaces that do not accept Bundles of " + home.workspace + ", so that none go to their Clusters: " + away.workspace +
-		"; if they should, an owner of the Namespace adds " + home.workspace + " to the list in its annotation: kubectl annotate namespace " +
-		away.workspace + " --overwrite fleet.cattle.io/accept-bundles-from=<others>," + home.workspace
+	message := "workspaces that do not accept Bundles of " + home.workspace + ": " + away.workspace +
+		". To accept them, an owner of each Namespace adds " + home.workspace + " to its annotation: kubectl annotate namespace " +
+		away.workspace + " --overwrite fleet.cattle.io/accept-bundles-from=OTHERS," + home.workspace
 	accepted := func(b *fleet.Bundle) (status, message string) {
 		if condition := conditions.Get(b.Status.Conditions, conditions.TargetsAccepted); condition != nil {
 			return string(condition.Status), condition.Message

@@ -85,7 +85,7 @@ func checkContexts(f *Facts) []check.Row {
 	if f.Hub.UID != f.Cluster.UID || f.Hub.Cluster.Name == names.LocalCluster {
 		return nil
 	}
-	return []check.Row{check.Fail(f.Hub.Object(), "--cluster-context leads to the cluster of the hub", "kubectl config get-contexts")}
+	return []check.Row{check.Fail(f.Hub.Object(), "--cluster-context points to the cluster of the hub", "kubectl config get-contexts")}
 }
 
 func checkCluster(f *Facts) []check.Row {

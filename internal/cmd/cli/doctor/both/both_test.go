@@ -77,7 +77,7 @@ func faults() map[string]fault {
 		return "kubectl patch clusters.fleet.cattle.io -n fleet-default west --type=merge -p " + remedy.Quote(`{"spec":{"clientID":`+id+`}}`)
 	}
 	return map[string]fault{
-		"cluster is the hub": {"both-contexts", func(f *Facts) { f.Cluster.UID = "uid-of-hub" }, west, check.Failed, "leads to the cluster of the hub", "kubectl config get-contexts"},
+		"cluster is the hub": {"both-contexts", func(f *Facts) { f.Cluster.UID = "uid-of-hub" }, west, check.Failed, "points to the cluster of the hub", "kubectl config get-contexts"},
 		"cluster is another": {"both-cluster", func(f *Facts) { f.Cluster.Credential.Cluster.Name = "north" }, secret, check.Failed, "as Cluster fleet-default/north, not as fleet-default/west",
 			"fleet doctor cluster north -n fleet-default --cluster-context west"},
 		"cluster has a hostile name": {"both-cluster", func(f *Facts) {

@@ -49,7 +49,7 @@ func checkURL(f *Facts) []check.Row {
 // setCA returns the command that sets apiServerCA to the CA with which you reach the hub.
 func (f *Facts) setCA() string {
 	return remedy.Command("kubectl", "config", "view", "--raw", "--minify", "--flatten", "-o", "jsonpath={.clusters[0].cluster.certificate-authority-data}") +
-		" | base64 -d > hub-ca.crt && " + f.chart("--set-file", "apiServerCA=hub-ca.crt")
+		" | base64 -d > hub-ca.pem && " + f.chart("--set-file", "apiServerCA=hub-ca.pem")
 }
 
 func checkCA(f *Facts) []check.Row {

@@ -126,7 +126,7 @@ func checkBundlesSize(f *Facts) (rows []check.Row) {
 	large := slices.DeleteFunc(slices.Clone(f.Bundles), func(b Bundle) bool { return b.Size < sizeWarning })
 	slices.SortStableFunc(large, func(a, b Bundle) int { return cmp.Compare(b.Size, a.Size) })
 	for _, bundle := range large {
-		rows = check.Group(rows, "", check.Warn(check.OfFleet("Bundle", bundle), fmt.Sprintf("the Bundle has %d KiB. API servers accept %d KiB. Split it, or let the agents download the chart",
+		rows = check.Group(rows, "", check.Warn(check.OfFleet("Bundle", bundle), fmt.Sprintf("the Bundle has %d KiB; API servers accept about %d KiB. Split it, or exclude files in .fleetignore. If another tool wrote it uncompressed, write it with `fleet apply`, which compresses large Bundles",
 			bundle.Size>>10, sizeLimit>>10), remedy.Describe("bundles", bundle.Namespace, bundle.Name)))
 	}
 	return rows

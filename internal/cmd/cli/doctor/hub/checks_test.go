@@ -45,7 +45,7 @@ const (
 	logs      = "kubectl logs -n cattle-fleet-system deployment/fleet-controller"
 	upgrade   = "helm upgrade -n cattle-fleet-system fleet charts/fleet --reset-then-reuse-values"
 	crdsFix   = "helm upgrade --install fleet-crd charts/fleet-crd -n cattle-fleet-system --take-ownership"
-	setCA     = "kubectl config view --raw --minify --flatten -o 'jsonpath={.clusters[0].cluster.certificate-authority-data}' | base64 -d > hub-ca.crt && " + upgrade + " --set-file apiServerCA=hub-ca.crt"
+	setCA     = "kubectl config view --raw --minify --flatten -o 'jsonpath={.clusters[0].cluster.certificate-authority-data}' | base64 -d > hub-ca.pem && " + upgrade + " --set-file apiServerCA=hub-ca.pem"
 	newSecret = "kubectl create secret generic -n fleet-default east-kubeconfig --from-file=value=east.kubeconfig"
 	write     = newSecret + " --dry-run=client -o yaml | kubectl apply -f -"
 	address   = "kubectl config view --raw --flatten --minify --context east | sed 's|server: .*|server: https://HOST:6443|' > east.kubeconfig && "
@@ -239,7 +239,7 @@ func faults() map[string]fault {
 		"Bundle names an unknown group": {"hub-bundles-conditions", func(f *Facts) {
 			f.Bundles[0].Status.Conditions = append(f.Bundles[0].Status.Conditions, condition(conditions.TargetsKnown, conditions.ReasonClusterGroupUnknown, "group x"))
 		}, "Bundle fleet-default/app", check.Failed, "ClusterGroupUnknown: group x", "kubectl describe bundles.fleet.cattle.io -n fleet-default app"},
-		"Bundle is large":           {"hub-bundles-size", func(f *Facts) { f.Bundles[0].Size = 1200 << 10 }, "Bundle fleet-default/app", check.Warning, "has 1200 KiB. API servers accept 1536 KiB", "kubectl describe bundles.fleet.cattle.io -n fleet-default app"},
+		"Bundle is large":           {"hub-bundles-size", func(f *Facts) { f.Bundles[0].Size = 1200 << 10 }, "Bundle fleet-default/app", check.Warning, "has 1200 KiB; API servers accept about 1536 KiB. Split it, or exclude files in .fleetignore", "kubectl describe bundles.fleet.cattle.io -n fleet-default app"},
 		"Bundle matches no cluster": {"hub-bundles-targets", func(f *Facts) { f.Bundles[0].Status.Summary = fleet.BundleSummary{} }, "Bundle fleet-default/app", check.Warning, "no Cluster matches", "kubectl get clusters.fleet.cattle.io -n fleet-default --show-labels"},
 		"Bundle has no targets":     {"hub-bundles-targets", func(f *Facts) { f.Bundles[0].Status.Summary, f.Bundles[0].Spec.Targets = fleet.BundleSummary{}, nil }, "Bundle fleet-default/app", check.Warning, "has no targets", "kubectl get clusters.fleet.cattle.io -n fleet-default --show-labels"},
 		"mapping lacks a selector":  {"hub-mappings", func(f *Facts) { f.Mappings[0].BundleSelector = nil }, mapping, check.Failed, "both bundleSelector and namespaceSelector must be set", "kubectl edit bundlenamespacemappings.fleet.cattle.io -n fleet-default shared"},

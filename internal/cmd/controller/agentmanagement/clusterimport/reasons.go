@@ -46,8 +46,8 @@ func obstacle(err error) (reason, message string) {
 		{install.ErrNoIdentity, conditions.ReasonAwaitingAgent, "there is no agent of this Cluster in the cluster of the kubeconfig: the hub installs it again"},
 		{install.ErrClassInUse, conditions.ReasonAwaitingAgent, "the agent still uses the PriorityClass that is to be deleted: the hub deletes it after the agent has its new settings"},
 		{errPullSecretGone, conditions.ReasonPullSecretMissing, "a Secret in imagePullSecrets of the fleet chart does not exist: create it in the hub's system namespace, or correct imagePullSecrets"},
-		{errHubItself, conditions.ReasonTargetIsHub, "the kubeconfig leads to this hub's own cluster, to which only the workspace in bootstrap.namespace of the fleet chart may deploy: put a kubeconfig of another cluster into the Secret, or use the Cluster local of that workspace"},
-		{install.ErrOtherCluster, conditions.ReasonLocalClusterMismatch, "the agent is not removed, because the kubeconfig of the local Cluster leads to another cluster: put a kubeconfig of this hub's own cluster into its Secret"},
+		{errHubItself, conditions.ReasonTargetIsHub, "the kubeconfig points to this hub's own cluster, to which only the workspace in bootstrap.namespace of the fleet chart may deploy: put a kubeconfig of another cluster into the Secret, or use the Cluster local of that workspace"},
+		{install.ErrOtherCluster, conditions.ReasonLocalClusterMismatch, "the agent is not removed, because the kubeconfig of the local Cluster points to another cluster: put a kubeconfig of this hub's own cluster into its Secret"},
 	} {
 		if errors.Is(err, known.is) {
 			return known.reason, known.message

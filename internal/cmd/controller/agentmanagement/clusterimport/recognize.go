@@ -20,7 +20,7 @@ import (
 )
 
 // errHubItself means that a Cluster has a kubeconfig of the hub's own cluster and must not have its agent there.
-var errHubItself = errors.New("the kubeconfig leads to the hub's own cluster")
+var errHubItself = errors.New("the kubeconfig points to the hub's own cluster")
 
 // importedTwiceError means that a Cluster must not have an agent, because the cluster is another Cluster already.
 type importedTwiceError struct{ message string }

@@ -62,8 +62,8 @@ func TestTrouble_RefusedMappingNamesTheWorkspaces(t *testing.T) {
 		t.Errorf("trouble = %s: %s", reason, message)
 	}
 	reason, message = trouble(in, []*corev1.Namespace{namespace("open", nil), namespace("shut", accepting("none")), namespace("picky", accepting("other"))})
-	want := "workspaces that do not accept Bundles of ws, so that none go to their Clusters: picky, shut; if they should, an owner of the Namespace adds ws " +
-		"to the list in its annotation: kubectl annotate namespace picky --overwrite fleet.cattle.io/accept-bundles-from=<others>,ws"
+	want := "workspaces that do not accept Bundles of ws: picky, shut. To accept them, an owner of each Namespace adds ws " +
+		"to its annotation: kubectl annotate namespace picky --overwrite fleet.cattle.io/accept-bundles-from=OTHERS,ws"
 	if reason != conditions.ReasonMappingRefused || message != want {
 		t.Errorf("trouble = %s: %s\nwant %s", reason, message, want)
 	}

@@ -20,7 +20,7 @@ import (
 )
 
 // ErrOtherCluster means that the local Cluster's kubeconfig points to a cluster other than the hub's.
-var ErrOtherCluster = errors.New("the kubeconfig of the local Cluster leads to another cluster")
+var ErrOtherCluster = errors.New("the kubeconfig of the local Cluster points to another cluster")
 
 // ErrSettings means that the chart refuses the agent's settings.
 var ErrSettings = errors.New("the agent's settings cannot be used")
