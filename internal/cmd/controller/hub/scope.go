@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/catchup"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/strip"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/undecodable"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -143,6 +144,19 @@ func (c *caches) unsynced() (out []pending) {
 	for gvk, informer := range c.informers {
 		if !informer.HasSynced() {
 			out = append(out, pending{gvk.Kind, c.failures[gvk]})
+		}
+	}
+	return out
+}
+
+// ofTargets returns the caches from which the targets of Bundles are computed.
+func (c *caches) ofTargets() (out []catchup.Kind) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, name := range []string{"Namespace", "Cluster", "ClusterGroup", "Bundle", "BundleNamespaceMapping"} {
+		k := kinds()[name]
+		if informer, used := c.informers[k.gvk]; used {
+			out = append(out, catchup.Kind{Resource: k.gvk.GroupVersion().WithResource(k.resource), Cache: informer.GetStore()})
 		}
 	}
 	return out

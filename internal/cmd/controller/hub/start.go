@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/catchup"
 	"github.com/fleet-hub/fleet/internal/kube"
 	"github.com/fleet-hub/fleet/internal/reconcile"
 )
@@ -17,10 +18,6 @@ import (
 // SyncTimeout limits how long Start waits for a kind that cannot be listed. It is also the interval of its log
 // messages.
 const SyncTimeout = 30 * time.Second
-
-// catchUp is how long watches may take to deliver a predecessor's last writes. It made them before it released its lease,
-// or long before the lease expired.
-const catchUp = 300 * time.Millisecond
 
 // BeforeControllers registers work that runs once, after the caches are synced and before any controller starts. Call it before
 // Start. If the context ends, the process is stopping.
@@ -74,15 +71,11 @@ func (a *App) Work(ctx context.Context) error {
 	return a.expose(ctx)
 }
 
-// TakeOver prepares a process whose caches were filled before it led: it waits until the predecessor's last writes are
-// in the caches, and reads the configuration again, which no controller has followed.
+// TakeOver prepares a process whose caches were filled before it led: it waits until they are current, and reads the
+// configuration again, which no controller has followed.
 func (a *App) TakeOver(ctx context.Context) error {
-	timer := time.NewTimer(catchUp)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-		return ctx.Err()
+	if err := catchup.Connect(ctx, a.RESTConfig, a.scopes[0].caches.ofTargets(), a.Log); err != nil {
+		return err
 	}
 	loaded, err := loadConfig(ctx, a.Kube, a.Env.Namespace, a.Version, a.Log)
 	if err != nil {
@@ -148,12 +141,9 @@ func (a *App) OnSecret(resolve func(types.NamespacedName) []types.NamespacedName
 // SecretVersion returns the last watched resourceVersion of a Secret that may hold a kubeconfig. It returns "" if the
 // Secret does not exist or was not seen yet.
 func (a *App) SecretVersion(secret types.NamespacedName) string {
-	found, exists, err := a.secrets.GetStore().GetByKey(secret.String())
+	found, _, err := a.secrets.GetStore().GetByKey(secret.String())
+	seen, exists := found.(*metav1.PartialObjectMetadata)
 	if err != nil || !exists {
-		return ""
-	}
-	seen, ok := found.(*metav1.PartialObjectMetadata)
-	if !ok {
 		return ""
 	}
 	return seen.ResourceVersion
