@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/flowcontrol"
 
@@ -34,42 +35,71 @@ const probeLifetime = 10 * time.Minute
 // newAccount is the age up to which an account may have no token Secret yet.
 const newAccount = 5 * time.Minute
 
+// again is the time until a token is reviewed again that was rejected, or whose review or replacement failed.
+const again = time.Minute
+
 type handler struct {
 	app  *hub.App
 	pace flowcontrol.RateLimiter
+	// pause waits before failed reviews are repeated. It returns false if ctx has ended.
+	pause func(ctx context.Context) bool
+	// rejected are the accounts whose token was rejected in its last review.
+	rejected map[types.UID]bool
 }
 
 // Register reviews the recovery tokens while the controllers run.
 func Register(_ context.Context, a *hub.App) error {
-	h := &handler{app: a, pace: flowcontrol.NewTokenBucketRateLimiter(reviewsPerSecond, reviewsAtOnce)}
+	h := newHandler(a, flowcontrol.NewTokenBucketRateLimiter(reviewsPerSecond, reviewsAtOnce), func(ctx context.Context) bool {
+		select {
+		case <-time.After(again):
+			return true
+		case <-ctx.Done():
+			return false
+		}
+	})
 	a.BeforeControllers(func(ctx context.Context) {
 		go wait.JitterUntilWithContext(ctx, h.reviewAll, interval, jitter, true)
 	})
 	return nil
 }
 
-// reviewAll reviews the recovery token of each workspace.
+func newHandler(a *hub.App, pace flowcontrol.RateLimiter, pause func(context.Context) bool) *handler {
+	return &handler{app: a, pace: pace, pause: pause, rejected: map[types.UID]bool{}}
+}
+
+// reviewAll reviews the recovery token of each workspace. It repeats reviews that failed, for half of the interval at most.
 func (h *handler) reviewAll(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, interval/2)
 	defer cancel()
-	all, err := h.app.ServiceAccounts.Cache().List(metav1.NamespaceAll, labels.Everything())
-	if err != nil {
-		return // only a cache that has not started
-	}
-	for _, account := range all {
-		if !recoveries.IsAccount(account) {
-			continue
-		}
-		if h.pace.Wait(ctx) != nil {
-			return // the process is stopping, or the others are reviewed next time
-		}
-		if err := h.review(ctx, account); err != nil && ctx.Err() == nil {
-			h.app.Log.Warn("reviewing a recovery token failed", "namespace", account.Namespace, "error", err)
-		}
+	failed := h.reviewEach(ctx, func(*corev1.ServiceAccount) bool { return true })
+	for len(failed) > 0 && h.pause(ctx) {
+		failed = h.reviewEach(ctx, func(account *corev1.ServiceAccount) bool { return failed[account.UID] })
 	}
 }
 
-// review replaces a token that the API server rejects although it accepts a new token of the same account. It also
+// reviewEach reviews the tokens of selected accounts, and returns the accounts for which that failed.
+func (h *handler) reviewEach(ctx context.Context, selected func(*corev1.ServiceAccount) bool) map[types.UID]bool {
+	all, err := h.app.ServiceAccounts.Cache().List(metav1.NamespaceAll, labels.Everything())
+	if err != nil {
+		return nil // only a cache that has not started
+	}
+	failed := map[types.UID]bool{}
+	for _, account := range all {
+		if !recoveries.IsAccount(account) || !selected(account) {
+			continue
+		}
+		if h.pace.Wait(ctx) != nil {
+			return nil // the process is stopping, or the others are reviewed next time
+		}
+		if err := h.review(ctx, account); err != nil && ctx.Err() == nil {
+			failed[account.UID] = true
+			h.app.Log.Warn("reviewing a recovery token failed", "namespace", account.Namespace, "error", err)
+		}
+	}
+	return failed
+}
+
+// review replaces a token that the API server rejects twice, although it accepts a new token of the same account. It also
 // replaces an account whose token Secret was deleted: every process caches the token by the UID of the account.
 func (h *handler) review(ctx context.Context, account *corev1.ServiceAccount) error {
 	secret, err := h.app.Recoveries.ReadToken(ctx, account)
@@ -87,18 +117,34 @@ func (h *handler) review(ctx context.Context, account *corev1.ServiceAccount) er
 		return h.replace(ctx, account, secret, "its Secret contains something else")
 	}
 	accepted, err := accounts.Review(ctx, h.app.Kube, bearer)
-	if err != nil || accepted {
+	if err != nil {
 		return err
 	}
+	if accepted {
+		delete(h.rejected, account.UID)
+		return nil
+	}
+	if !h.rejected[account.UID] {
+		h.rejected[account.UID] = true
+		return errRejected
+	}
+	return h.replaceRejected(ctx, account, secret)
+}
+
+// replaceRejected replaces a rejected token if the API server accepts a new one of the same account.
+func (h *handler) replaceRejected(ctx context.Context, account *corev1.ServiceAccount, secret *corev1.Secret) error {
 	probe, err := accounts.MintRenewed(ctx, h.app.Kube, account.Namespace, account.Name, probeLifetime)
 	if err != nil {
 		return err
 	}
-	if accepted, err = accounts.Review(ctx, h.app.Kube, probe); err != nil || !accepted {
+	if accepted, err := accounts.Review(ctx, h.app.Kube, probe); err != nil || !accepted {
 		return errors.Join(err, errNoneAccepted)
 	}
 	return h.replace(ctx, account, secret, "the API server rejected it")
 }
+
+// errRejected means that a token was rejected for the first time, which may be a mistake.
+var errRejected = errors.New("the API server rejects the token; it will be replaced if the next review rejects it, too")
 
 // errNoneAccepted means that another token would be rejected, too.
 var errNoneAccepted = errors.New("the API server accepts no token of the recovery account")
@@ -118,6 +164,7 @@ func (h *handler) deleteAccount(account *corev1.ServiceAccount, reason string) e
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("deleting ServiceAccount %s/%s: %w", account.Namespace, account.Name, err)
 	}
+	delete(h.rejected, account.UID)
 	h.app.Log.Info("recovery token replaced", "namespace", account.Namespace, "reason", reason)
 	return nil
 }

@@ -1,6 +1,7 @@
 package recoverytokens
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -26,7 +27,7 @@ const (
 
 var errServer = errors.New("the server is upset")
 
-// start is a hub with the recovery account of a workspace and its token.
+// start is a hub with the recovery account of a workspace and its token. Failed reviews are repeated once.
 func start(t *testing.T) (*hubtest.Hub, *handler) {
 	t.Helper()
 	hub := hubtest.New(t)
@@ -37,7 +38,13 @@ func start(t *testing.T) (*hubtest.Hub, *handler) {
 		Namespace: "ws2", Name: "fleet-recovery", UID: "u2", Labels: map[string]string{fleet.LabelManaged: "true"}, // of another owner
 	}})
 	hub.Sync()
-	return hub, &handler{app: hub.App, pace: flowcontrol.NewFakeAlwaysRateLimiter()}
+	pauses := 0
+	return hub, newHandler(hub.App, flowcontrol.NewFakeAlwaysRateLimiter(), func(context.Context) bool {
+		pauses++
+		hub.Pass(again)
+		hub.Sync()
+		return pauses == 1
+	})
 }
 
 func tokenSecret(account string) *corev1.Secret {
@@ -56,9 +63,13 @@ func TestRecoveryToken_IsReplacedIfOnlyItIsRejected(t *testing.T) {
 		prepare func(*hubtest.Hub)
 		want    []string
 	}{
-		"token is accepted":                     {func(*hubtest.Hub) {}, []string{reads, reviews}},
-		"token is rejected":                     {func(h *hubtest.Hub) { h.RejectTokens(stored) }, []string{reads, reviews, mints, reviews, drops, deletes}},
-		"every token is rejected":               {func(h *hubtest.Hub) { h.RejectTokens(func(string) bool { return true }) }, []string{reads, reviews, mints, reviews}},
+		"token is accepted": {func(*hubtest.Hub) {}, []string{reads, reviews}},
+		"token is rejected": {func(h *hubtest.Hub) { h.RejectTokens(stored) }, []string{reads, reviews, reads, reviews, mints, reviews, drops, deletes}},
+		"token is rejected once": {func(h *hubtest.Hub) {
+			rejections := 0
+			h.RejectTokens(func(string) bool { rejections++; return rejections == 1 })
+		}, []string{reads, reviews, reads, reviews}},
+		"every token is rejected":               {func(h *hubtest.Hub) { h.RejectTokens(func(string) bool { return true }) }, []string{reads, reviews, reads, reviews, mints, reviews}},
 		"token of an earlier account":           {func(h *hubtest.Hub) { h.Put(tokenSecret("u0")) }, []string{reads}},
 		"token does not exist":                  {func(h *hubtest.Hub) { h.Remove(tokenSecret("u1")); h.Pass(newAccount + time.Second) }, []string{reads, deletes}},
 		"token of a new account does not exist": {func(h *hubtest.Hub) { h.Remove(tokenSecret("u1")) }, []string{reads}},
@@ -67,10 +78,10 @@ func TestRecoveryToken_IsReplacedIfOnlyItIsRejected(t *testing.T) {
 			changed.Data["token"] = []byte(hubtest.Token("u9", time.Time{}))
 			h.Put(changed)
 		}, []string{reads, drops, deletes}},
-		"hub does not answer":     {func(h *hubtest.Hub) { h.Fail(reviews, errServer) }, []string{reads, reviews}},
-		"hub creates no token":    {func(h *hubtest.Hub) { h.RejectTokens(stored); h.Fail(mints, errServer) }, []string{reads, reviews, mints}},
-		"token cannot be deleted": {func(h *hubtest.Hub) { h.RejectTokens(stored); h.Fail(drops, errServer) }, []string{reads, reviews, mints, reviews, drops}},
-		"Secret cannot be read":   {func(h *hubtest.Hub) { h.Fail(reads, errServer) }, []string{reads}},
+		"hub does not answer":     {func(h *hubtest.Hub) { h.Fail(reviews, errServer) }, []string{reads, reviews, reads, reviews}},
+		"hub creates no token":    {func(h *hubtest.Hub) { h.RejectTokens(stored); h.Fail(mints, errServer) }, []string{reads, reviews, reads, reviews, mints}},
+		"token cannot be deleted": {func(h *hubtest.Hub) { h.RejectTokens(stored); h.Fail(drops, errServer) }, []string{reads, reviews, reads, reviews, mints, reviews, drops}},
+		"Secret cannot be read":   {func(h *hubtest.Hub) { h.Fail(reads, errServer) }, []string{reads, reads}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -82,5 +93,24 @@ func TestRecoveryToken_IsReplacedIfOnlyItIsRejected(t *testing.T) {
 				t.Errorf("requests\n%s\nwant\n%s", got, want)
 			}
 		})
+	}
+}
+
+// The account is deleted after its token Secret. Until then, the hub document contains the revoked token.
+func TestRecoveryAccountThatCannotBeDeleted_IsDeletedAfterAMinute(t *testing.T) {
+	hub, h := start(t)
+	hub.Pass(newAccount + time.Second)
+	changed := tokenSecret("u1")
+	changed.Data["token"] = []byte(hubtest.Token("u9", time.Time{}))
+	hub.Put(changed)
+	hub.Fail(deletes, errServer)
+	pause := h.pause
+	h.pause = func(ctx context.Context) bool {
+		hub.Fail(deletes, nil)
+		return pause(ctx)
+	}
+	h.reviewAll(t.Context())
+	if got, want := strings.Join(hub.Requests(), "; "), strings.Join([]string{reads, drops, deletes, reads, deletes}, "; "); got != want {
+		t.Errorf("requests\n%s\nwant\n%s", got, want)
 	}
 }

@@ -41,7 +41,7 @@ const (
 type handler struct {
 	app *hub.App
 	set *reconcile.Set
-	// rejected maps a ClusterRegistrationToken to its bearer token that the API server does not accept.
+	// rejected maps a ClusterRegistrationToken to the rejection of its bearer token.
 	rejected sync.Map
 	// pace limits the rate of the trials.
 	pace flowcontrol.RateLimiter

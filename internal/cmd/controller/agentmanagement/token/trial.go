@@ -34,11 +34,15 @@ const (
 	trialBurst      = 20
 )
 
-// rejectedDelay is the time until a token is minted again if the API server did not accept the last one either.
+// rejectedDelay is the time until a token is minted again if the API server did not accept the last one either. A token
+// Secret is deleted if the API server has not accepted its token for so long.
 const rejectedDelay = time.Minute
 
 // errRejected means that the API server does not accept a token that it has just issued.
 var errRejected = errors.New("the API server does not accept the token it has issued")
+
+// errAccepted means that the API server accepts a token that it rejected before.
+var errAccepted = errors.New("the API server accepts the token again")
 
 // trial is the bearer token in one values Secret.
 type trial struct {
@@ -75,7 +79,9 @@ func (h *handler) tryAll(ctx context.Context) {
 			continue
 		}
 		h.app.Log.Warn("the API server no longer accepts the bearer token of a token", "token", one.of.String())
-		h.rejected.Store(one.of.String(), one.token)
+		if !h.rejectionOf(one.of.String()).is(one.token) {
+			h.rejected.Store(one.of.String(), rejection{one.token, h.app.OwnClock()})
+		}
 		reconcile.Enqueue(h.app.ClusterRegistrationTokens)(one.of)
 	}
 }
@@ -120,33 +126,51 @@ func (h *handler) trials() (found []trial) {
 
 // isRejected reports whether the API server has rejected the token in a values Secret.
 func (h *handler) isRejected(in tokenrule.Input) bool {
-	rejected, known := h.rejected.Load(in.Token.Namespace + "/" + in.Token.Name)
-	if !known {
-		return false
-	}
-	held := tokenrule.HeldToken(in)
-	return held != "" && held == rejected
+	return h.rejectionOf(in.Token.Namespace + "/" + in.Token.Name).is(tokenrule.HeldToken(in))
 }
 
-// prove checks that the API server accepts a token that replaces a rejected one.
+// rejection is a bearer token that the API server does not accept, and when that was first seen.
+type rejection struct {
+	token string
+	since time.Time
+}
+
+func (r rejection) is(token string) bool { return r.token == token && token != "" }
+
+// rejectionOf returns the rejection of the token in a values Secret, or the zero value.
+func (h *handler) rejectionOf(key string) rejection {
+	known, _ := h.rejected.Load(key)
+	found, _ := known.(rejection)
+	return found
+}
+
+// prove checks that the API server accepts a token that replaces a rejected one. A token Secret yields the rejected token
+// again. Its deletion would revoke the token for all who hold it, so one failed review is not enough for it.
 func (h *handler) prove(ctx context.Context, token *fleet.ClusterRegistrationToken, mint *protocol.Mint, minted string) error {
-	if rejected, _ := h.rejected.Load(token.Namespace + "/" + token.Name); rejected == minted { // from a token Secret
-		if err := accounts.DropTokenSecret(ctx, h.app.Kube, mint.Namespace, mint.Account); err != nil {
-			return err
-		}
-		return accounts.ErrTokenPending
-	}
+	key := token.Namespace + "/" + token.Name
+	rejected := h.rejectionOf(key)
 	accepts, err := accounts.Review(ctx, h.app.Kube, minted)
-	if err == nil && !accepts {
-		err = errRejected
+	switch {
+	case err != nil:
+		return err
+	case accepts && rejected.is(minted):
+		h.rejected.Delete(key)
+		return errAccepted
+	case accepts:
+		return nil
+	case !rejected.is(minted) || h.app.OwnClock().Sub(rejected.since) < rejectedDelay:
+		return errRejected
 	}
-	return err
+	if err := accounts.DropTokenSecret(ctx, h.app.Kube, mint.Namespace, mint.Account); err != nil {
+		return err
+	}
+	return accounts.ErrTokenPending
 }
 
 // laterAfter returns when to mint again after an error that resolves itself. It returns 0 for all other errors.
 func laterAfter(err error) time.Duration {
 	switch {
-	case errors.Is(err, accounts.ErrTokenPending):
+	case errors.Is(err, accounts.ErrTokenPending), errors.Is(err, errAccepted):
 		return pendingDelay
 	case errors.Is(err, errRejected):
 		return rejectedDelay

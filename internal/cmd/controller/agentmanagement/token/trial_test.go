@@ -84,23 +84,55 @@ func TestWhileNoOtherTokenIsAccepted_TheConditionTells(t *testing.T) {
 	expectReady(t, hub, genericcondition.GenericCondition{Status: "True"})
 }
 
-// A token Secret that was filled before the change has the old token for ever.
-func TestATokenSecretThatIsRejected_IsReplaced(t *testing.T) {
-	hub, h := startTrying(t)
-	old := changeKey(t, hub)
+// haveTokenSecret lets the hub give tokens without an end only, from a Secret that holds the old token.
+func haveTokenSecret(t *testing.T, hub *hubtest.Hub, old string) {
+	t.Helper()
 	hub.CapTokens(time.Hour)
 	uid := hubtest.MustGet[*corev1.ServiceAccount](t, hub, "ws", account).UID
 	filled := &corev1.Secret{Type: corev1.SecretTypeServiceAccountToken, Data: map[string][]byte{"token": []byte(old)}}
 	filled.Namespace, filled.Name = "ws", account+"-token"
 	filled.Annotations = map[string]string{corev1.ServiceAccountUIDKey: string(uid)}
 	hub.Have(filled)
+}
+
+// A token Secret that was filled before the change has the old token for ever.
+func TestATokenSecretThatIsRejected_IsReplacedAfterAMinute(t *testing.T) {
+	hub, h := startTrying(t)
+	old := changeKey(t, hub)
+	haveTokenSecret(t, hub, old)
 	h.tryAll(t.Context())
+	handle(t, hub)
+	if hubtest.Get[*corev1.Secret](hub, "ws", account+"-token") == nil {
+		t.Fatal("the token Secret was deleted at once")
+	}
+	hub.Pass(rejectedDelay - time.Second)
+	h.tryAll(t.Context()) // does not extend the minute
+	hub.Pass(time.Second)
 	handle(t, hub)
 	if hubtest.Get[*corev1.Secret](hub, "ws", account+"-token") != nil {
 		t.Error("the token Secret is still there")
 	}
 	if got := values(t, hub).Token; got != old {
 		t.Error("the values were replaced by nothing new")
+	}
+}
+
+// An API server can reject a token by mistake, for example while it cannot read the account.
+func TestATokenSecretThatIsRejectedOnce_IsKept(t *testing.T) {
+	hub, h := startTrying(t)
+	old := changeKey(t, hub)
+	haveTokenSecret(t, hub, old)
+	h.tryAll(t.Context())
+	hub.RejectTokens(func(string) bool { return false })
+	handle(t, hub)
+	if hubtest.Get[*corev1.Secret](hub, "ws", account+"-token") == nil {
+		t.Fatal("the token Secret of an accepted token was deleted")
+	}
+	hub.Sync()
+	handle(t, hub)
+	expectReady(t, hub, genericcondition.GenericCondition{Status: "True"})
+	if told := strings.Join(hub.Told(), "\n"); strings.Contains(told, "it was replaced") {
+		t.Errorf("told %q", told)
 	}
 }
 
