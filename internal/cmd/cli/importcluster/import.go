@@ -48,6 +48,9 @@ const (
 	undoTimeout    = 45 * time.Second
 	// settleTime is how long the conditions of a Cluster may be about its former kubeconfig.
 	settleTime = 5 * time.Second
+	// outsideTime is how long a problem on the cluster must last to end the import. The hub tries again meanwhile: an admission
+	// webhook may not answer for a second.
+	outsideTime = 30 * time.Second
 )
 
 // Imported is the result.
@@ -555,7 +558,7 @@ func (i *importer) restoreSecret(ctx context.Context) error {
 // await waits until the hub has imported the cluster and its agent reports.
 func (i *importer) await(ctx context.Context, todo step) (*fleet.Cluster, error) {
 	var last *fleet.Cluster
-	began, before := i.clock(), i.existing
+	began, before, problem := i.clock(), i.existing, outsideProblem{}
 	err := await.Poll(ctx, i.timeout, func(ctx context.Context) (bool, error) {
 		found, err := i.hub.Clusters(i.flags.Namespace()).Get(ctx, i.name, metav1.GetOptions{})
 		if err != nil {
@@ -566,8 +569,9 @@ func (i *importer) await(ctx context.Context, todo step) (*fleet.Cluster, error)
 			return false, nil
 		}
 		done, err := state(found)
+		passing := problem.isPassing(found, i.clock())
 		switch {
-		case err != nil && todo != stepNothing && isEarlier(before, found):
+		case err != nil && (passing || todo != stepNothing && isEarlier(before, found)):
 			return false, nil
 		case !done || todo != stepWait:
 			return done, err

@@ -209,6 +209,21 @@ func failedOutside(cluster *fleet.Cluster) bool {
 	return imported != nil && imported.Status == corev1.ConditionFalse && remedy.IsOutside(imported.Reason)
 }
 
+// outsideProblem is since when the imports of a Cluster fail for a cause on the cluster, or the zero value.
+type outsideProblem struct{ since time.Time }
+
+// isPassing reports whether the last import of a Cluster has failed for a cause on the cluster that may end by itself. Call it at
+// each look.
+func (p *outsideProblem) isPassing(cluster *fleet.Cluster, now time.Time) bool {
+	switch {
+	case !failedOutside(cluster):
+		p.since = time.Time{}
+	case p.since.IsZero():
+		p.since = now
+	}
+	return !p.since.IsZero() && now.Sub(p.since) < outsideTime
+}
+
 // isEarlier reports whether the condition Imported is still that from before the write. The hub changes it when an attempt ends, and
 // not for the same failure. before may be nil.
 func isEarlier(before, now *fleet.Cluster) bool {

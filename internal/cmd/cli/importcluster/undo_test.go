@@ -311,6 +311,42 @@ func TestClusterThatChanges_IsDecidedAgain(t *testing.T) {
 	}
 }
 
+// An admission webhook of the cluster does not answer at the first attempt of the hub.
+func TestClusterThatDeniesTheAgent_EndsTheImportOnlyAfterThirtySeconds(t *testing.T) {
+	east := func(status corev1.ConditionStatus, reason string) *fleet.Cluster {
+		c := &fleet.Cluster{ObjectMeta: named("east")}
+		c.Status.Conditions = []genericcondition.GenericCondition{{Type: conditions.Imported, Status: status, Reason: reason}}
+		return c
+	}
+	reporting := east(corev1.ConditionTrue, "")
+	reporting.Status.Agent.LastSeen = metav1.Now()
+	for name, test := range map[string]struct {
+		problem string
+		later   *fleet.Cluster // from the third look on
+		code    exit.Code
+		looks   int
+	}{
+		"denied, then reporting: imported":       {conditions.ReasonAdmissionDenied, reporting, exit.Done, 3},
+		"denied for 30 s: refused":               {conditions.ReasonAdmissionDenied, nil, exit.Refused, 4},
+		"problem of the kubeconfig: refused now": {conditions.ReasonKubeconfigRefused, nil, exit.Refused, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			i, server, _ := open(t, east(corev1.ConditionFalse, test.problem))
+			looks, now := 0, time.Now()
+			i.timeout = time.Minute
+			i.clock = func() time.Time { // is called once at the start and then at each look
+				if looks++; looks == 3 && test.later != nil {
+					server.Put(test.later)
+				}
+				return now.Add(time.Duration(looks) * outsideTime / 3)
+			}
+			if _, err := i.await(t.Context(), stepCreate); exit.CodeOf(err) != test.code || looks-1 != test.looks {
+				t.Errorf("after %d looks: error %v", looks-1, err)
+			}
+		})
+	}
+}
+
 func TestAgentThatStays_IsNamed(t *testing.T) {
 	agent := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: names.SystemNamespace, Name: names.Agent}}
 	for name, before := range map[string]bool{"of the import": false, "of before": true} {
@@ -375,14 +411,14 @@ func TestImportAgain_JudgesTheNextAttempt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			east, given := failed(test.reason, "11:00"), kubeconfigOf(t, "https://203.0.113.7:6443", "former")
 			i, server, _ := open(t, east, given, agent)
-			begun := false
-			i.timeout, i.address, i.kubeconfig = 50*time.Millisecond, "https://203.0.113.7:6443", kubeconfigOf(t, "https://203.0.113.7:6443", "now").Data[protocol.KubeconfigValueKey]
+			now := clitest.Noon()
+			i.timeout, i.address, i.kubeconfig = time.Minute, "https://203.0.113.7:6443", kubeconfigOf(t, "https://203.0.113.7:6443", "now").Data[protocol.KubeconfigValueKey]
+			if test.code == exit.Timeout {
+				i.timeout = 50 * time.Millisecond
+			}
 			i.clock = func() time.Time { // what Clusters show for a moment is over at the first look
-				defer func() { begun = true }()
-				if !begun {
-					return clitest.Noon()
-				}
-				return clitest.Noon().Add(settleTime)
+				defer func() { now = now.Add(outsideTime) }()
+				return now
 			}
 			todo, err := i.decide(t.Context())
 			if err != nil || todo != stepWait {
