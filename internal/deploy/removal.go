@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -16,9 +17,13 @@ import (
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
+// refusedRetry is the time until the agent asks again about a deleted BundleDeployment, if the hub has rejected its credential
+// or rights. This can last for a moment only, such as while the hub's API server starts.
+const refusedRetry = time.Minute
+
 // remove removes everything that a deleted BundleDeployment has left in the cluster.
 func (d *deployer) remove(ctx context.Context, name string) error {
-	if gone, err := d.hub.ConfirmGone(ctx, name); err != nil || !gone {
+	if gone, err := d.confirmGone(ctx, name); err != nil || !gone {
 		return err
 	}
 	d.watches.Follow(name, nil)
@@ -45,6 +50,15 @@ func (d *deployer) remove(ctx context.Context, name string) error {
 		d.records.removed(name)
 	}
 	return err
+}
+
+// confirmGone reports whether a BundleDeployment was deleted. If the hub has rejected the agent, it asks again later.
+func (d *deployer) confirmGone(ctx context.Context, name string) (bool, error) {
+	gone, err := d.hub.ConfirmGone(ctx, name)
+	if err == nil && !gone && d.hub.Cached(name) == nil {
+		d.queue.AddAfter(name, refusedRetry)
+	}
+	return gone, err
 }
 
 // removeLeft deletes the copies of a deleted BundleDeployment, if it may have left any. Kept copies lose their label.
