@@ -305,7 +305,7 @@ func TestRefusedText_IsReportedByTheCommand(t *testing.T) {
 		want string
 	}{
 		"another CA": {textFor(url, own), "phase 2, check the hub: the server at " + url + " does not have the hub's CA"},
-		"expired":    {expired, "phase 1, read the join text: the join text has expired at"},
+		"expired":    {expired, "phase 2, check the hub: the join text has expired at"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			encoded, err := jointext.Encode(test.text)
@@ -321,6 +321,24 @@ func TestRefusedText_IsReportedByTheCommand(t *testing.T) {
 				t.Errorf("code %d: %s\n%s", exit.CodeOf(err), exit.Text(err), problems.String())
 			}
 		})
+	}
+}
+
+func TestClockThatIsAhead_DoesNotMakeATextExpire(t *testing.T) {
+	own := newAuthority(t)
+	url, _ := serve(t, own.issue(t, nil), good())
+	text, expires := textFor(url, own), time.Now().Add(time.Hour)
+	text.Expires = &expires
+	encoded, err := jointext.Encode(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ahead := func() time.Time { return time.Now().Add(2 * time.Hour) }
+	command := New(genericiooptions.IOStreams{In: strings.NewReader(encoded), Out: io.Discard, ErrOut: io.Discard}, ahead)
+	command.SilenceErrors, command.SilenceUsage = true, true
+	command.SetArgs([]string{"--kubeconfig", kubeconfigFile(t)})
+	if err := command.ExecuteContext(t.Context()); errors.Is(err, jointext.ErrExpired) || !strings.Contains(exit.Text(err), "phase 3") {
+		t.Error(exit.Text(err))
 	}
 }
 

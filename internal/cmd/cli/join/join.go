@@ -7,6 +7,7 @@
 package join
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -226,10 +227,9 @@ func (j *joiner) join(ctx context.Context) (Joined, error) {
 		return Joined{}, err
 	}
 	if err := j.phases.run(ctx, 2, "check the hub", func(ctx context.Context) (note string, err error) {
-		if j.hub, err = checkHub(ctx, j.text, j.clock); err != nil {
-			return "", j.onHub(err)
-		}
-		if err := j.text.CheckExpiry(j.clock().Add(j.hub.clock.Offset)); j.hub.clock.Known && err != nil {
+		j.hub, err = checkHub(ctx, j.text, j.clock)
+		// The hub's clock counts. Offset is 0 if the hub did not tell its time.
+		if err := cmp.Or(j.text.CheckExpiry(j.clock().Add(j.hub.clock.Offset)), err); err != nil {
 			return "", j.onHub(err)
 		}
 		return fmt.Sprintf("%s, Kubernetes %s, %s, CA %s", j.text.URL, j.hub.version, j.hub.product, j.text.Fingerprint()), nil
@@ -278,9 +278,6 @@ func (j *joiner) readText(ctx context.Context) (note string, err error) {
 	}
 	if err != nil {
 		return "", err
-	}
-	if err := j.text.CheckExpiry(j.clock()); err != nil {
-		return "", j.onHub(err)
 	}
 	j.namespace = agentrelease.Namespace(j.text)
 	if j.values, err = agentrelease.Values(j.text, j.user); err != nil {
