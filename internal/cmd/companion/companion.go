@@ -37,7 +37,7 @@ func Add(program *cobra.Command, out io.Writer, commands ...Command) {
 			FParseErrWhitelist: cobra.FParseErrWhitelist{UnknownFlags: true},
 			RunE: func(command *cobra.Command, _ []string) error {
 				log := logging.New(logging.Options{Writer: out})
-				log.Info("this command has no function in this project", "command", command.CommandPath(), "because", one.Why)
+				log.Info("this command does nothing", "command", command.CommandPath(), "because", one.Why)
 				if !one.Ends {
 					<-command.Context().Done()
 				}

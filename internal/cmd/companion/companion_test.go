@@ -31,7 +31,7 @@ func TestCommands(t *testing.T) {
 		stays bool
 		says  string
 	}{
-		"keeps running":             {args: []string{"cleanup"}, stays: true, says: `msg="this command has no function in this project" command="fleetprogram cleanup" because="the controllers clean up"`},
+		"keeps running":             {args: []string{"cleanup"}, stays: true, says: `msg="this command does nothing" command="fleetprogram cleanup" because="the controllers clean up"`},
 		"keeps running, with flags": {args: []string{"cleanup", "--namespace", "x", "--debug", "-v=3"}, stays: true, says: "fleetprogram cleanup"},
 		"ends":                      {args: []string{"migrate"}, says: `command="fleetprogram migrate" because="there is nothing old"`},
 		"ends, with any arguments":  {args: []string{"migrate", "all", "--batch-size=5", "of", "it"}, says: "fleetprogram migrate"},

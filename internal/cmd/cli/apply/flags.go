@@ -97,7 +97,7 @@ func (f *flags) bindCredentials(to *pflag.FlagSet) {
 	to.BoolVar(&f.basicHTTP, "helm-basic-http", false, "use plain HTTP for charts in OCI registries")
 	to.BoolVar(&f.insecure, "helm-insecure-skip-tls", false, "accept any certificate of chart repositories")
 	to.StringVar(&f.byPathFile, "helm-credentials-by-path-file", "", "file with credentials for chart repositories by path of the folder")
-	to.StringVar(&f.expression, "helm-repo-url-regex", "", "expression for the start of the repositories to which credentials are sent (default: none)")
+	to.StringVar(&f.expression, "helm-repo-url-regex", "", "regular expression that must match the start of a repository URL for credentials to be sent there (default: none)")
 }
 
 // readVariables sets the flags that have their default value from variables.

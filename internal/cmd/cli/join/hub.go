@@ -151,7 +151,7 @@ func hubProblem(text jointext.Text, err error) error {
 			Because(conditions.ReasonTLSUntrusted).With("set apiServerURL of the chart fleet on the hub to a name of the certificate, then print the text again: " + shown(text))
 	case errors.Is(err, foreign.ErrExpired):
 		return failure("the certificate of %s has expired or is not valid yet, or the clock of this machine is wrong", text.URL).
-			Because(conditions.ReasonTLSUntrusted).With("date, then renew the certificate of the hub's API server")
+			Because(conditions.ReasonTLSUntrusted).With("check the clock of this machine: date", "on the hub, renew the certificate of the API server, with kubeadm: kubeadm certs renew apiserver")
 	case errors.Is(err, foreign.ErrUntrusted):
 		return failure("the server at %s does not have the hub's CA (%s): another server answers there, or the hub's CA was replaced. The token was not sent", text.URL, text.Fingerprint()).
 			Because(conditions.ReasonTLSUntrusted).With("compare with the value that the hub prints now: " + shown(text))

@@ -251,7 +251,7 @@ func TestBadHub_IsReportedWithItsProblem(t *testing.T) {
 		"an expired certificate": {
 			func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) }, good(),
 			"error: the certificate of URL has expired or is not valid yet, or the clock of this machine is wrong\n" +
-				"reason: TLSUntrusted (docs/conditions.md)\nfix: date, then renew the certificate of the hub's API server\n",
+				"reason: TLSUntrusted (docs/conditions.md)\nfix: check the clock of this machine: date\nfix: on the hub, renew the certificate of the API server, with kubeadm: kubeadm certs renew apiserver\n",
 		},
 		"a revoked token":                        {nil, good().with(reviews, 401, ""), revoked},
 		"a deleted workspace":                    {nil, good().with(rights, 0, `{"status":{"allowed":false}}`), revoked},

@@ -178,7 +178,7 @@ func (o *options) await(ctx context.Context, hub *access.Cluster, c *fleet.Clust
 	looks, hint := 0, ""
 	err = await.Wait{
 		For: "the agent of Cluster " + name, Timeout: o.timeout, Progress: o.streams.ErrOut,
-		Next: []string{remedy.Command("fleet", "clusters", "describe", c.Name, "-n", c.Namespace), "to wait longer for an installation that has begun, run the command again with --timeout; an agent that is installed is installed again"},
+		Next: []string{remedy.Command("fleet", "clusters", "describe", c.Name, "-n", c.Namespace), "if the hub is still installing the agent, run the command again with --timeout 10m; if the agent is installed, that reinstalls it"},
 	}.Until(ctx, func(ctx context.Context) (bool, string, error) {
 		var err error
 		if now, err = hub.Clusters(c.Namespace).Get(ctx, c.Name, metav1.GetOptions{}); err != nil {

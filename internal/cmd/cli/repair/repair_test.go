@@ -296,7 +296,7 @@ func TestBadInput_IsRefusedWithTheWayOut(t *testing.T) {
 }
 
 func TestAgentDoesNotComeInTime_NamesTheCause(t *testing.T) {
-	const again = "fix: to wait longer for an installation that has begun, run the command again with --timeout; an agent that is installed is installed again\n"
+	const again = "fix: if the hub is still installing the agent, run the command again with --timeout 10m; if the agent is installed, that reinstalls it\n"
 	for name, test := range map[string]struct {
 		after func(*fleet.Cluster)
 		code  exit.Code

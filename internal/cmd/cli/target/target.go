@@ -50,7 +50,7 @@ the output.
 A cluster whose options cannot be computed is an error; the other clusters are printed all the same.
 
 Exit codes: 0 done, 1 failed.`,
-		Example: `  # What would become of the folder app?
+		Example: `  # Which objects would the folder app produce?
   fleet apply -o - demo app | fleet target -b - -n fleet-default
 
   # Which objects would the agent of the only matched cluster install?

@@ -130,9 +130,9 @@ func podFaults() map[string]fault {
 		"out of memory": {"agent-pods-memory", func(f *Facts) {
 			f.Deployment.Spec.Template.Spec.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("100Mi")}
 			container(func(s *corev1.ContainerStatus) { s.LastTerminationState = ended("OOMKilled", 137, time.Minute) })(f)
-		}, onePod, check.Failed, "exceeded its memory and was ended 60s ago, 0 restarts; its limit is 100Mi", "kubectl --context east set resources" + in + "deployment/fleet-agent -c fleet-agent --limits=memory=200Mi"},
+		}, onePod, check.Failed, "was OOM-killed 60s ago (0 restarts); its memory limit is 100Mi", "kubectl --context east set resources" + in + "deployment/fleet-agent -c fleet-agent --limits=memory=200Mi"},
 		"out of memory without a limit": {
-			"agent-pods-memory", container(func(s *corev1.ContainerStatus) { s.State = ended("OOMKilled", 137, time.Minute) }), onePod, check.Failed, "its limit is none",
+			"agent-pods-memory", container(func(s *corev1.ContainerStatus) { s.State = ended("OOMKilled", 137, time.Minute) }), onePod, check.Failed, "its memory limit is none",
 			"kubectl --context east set resources" + in + "deployment/fleet-agent -c fleet-agent --limits=memory=512Mi",
 		},
 		"crash loop": {"agent-pods-running", container(func(s *corev1.ContainerStatus) {
@@ -174,7 +174,7 @@ func credentialFaults() map[string]fault {
 		}, credential, check.Warning, "expires in 4h", repair},
 		"token expires soon":                                  {"agent-credential-expiry", func(f *Facts) { f.Credential.Expires = clitest.Noon().AddDate(0, 0, 7) }, credential, check.Warning, "expires in 7d", repair},
 		"bootstrap is left over":                              {"agent-bootstrap", left(nil), bootstrap, check.Warning, "still exists after 60m", drop},
-		"move to another hub":                                 {"agent-bootstrap", left(func(b *Bootstrap) { b.Server = "https://new.example.com" }), bootstrap, check.Warning, "told to move to https://new.example.com", logs},
+		"move to another hub":                                 {"agent-bootstrap", left(func(b *Bootstrap) { b.Server = "https://new.example.com" }), bootstrap, check.Warning, "for https://new.example.com, is still pending", logs},
 		"bootstrap is incomplete":                             {"agent-bootstrap", left(func(b *Bootstrap) { b.Err = protocol.ErrIncomplete }), bootstrap, check.Warning, "incomplete", drop},
 		"bootstrap is incomplete, and there is no credential": {"agent-bootstrap", func(f *Facts) { none(f); f.Bootstrap = Bootstrap{Exists: true, Err: protocol.ErrIncomplete} }, bootstrap, check.Failed, "incomplete", rejoin},
 	}

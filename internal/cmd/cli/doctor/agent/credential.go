@@ -89,8 +89,8 @@ func checkBootstrap(f *Facts) []check.Row {
 	case !f.Credential.Usable(), age < bootstrapPatience: // check agent-credential reports it
 		return []check.Row{check.Ok(target, "written "+duration.HumanDuration(age)+" ago for "+b.Server)}
 	case !sameServer(b.Server, f.Credential.Server):
-		return []check.Row{check.Warn(target, fmt.Sprintf("the agent uses %s, and was told to move to %s %s ago: that hub does not answer or does not grant the registration",
-			f.Credential.Server, b.Server, duration.HumanDuration(age)), f.logs())}
+		return []check.Row{check.Warn(target, fmt.Sprintf("the agent uses %s. Its bootstrap secret, written %s ago for %s, is still pending: that hub does not answer, or does not grant the registration",
+			f.Credential.Server, duration.HumanDuration(age), b.Server), f.logs())}
 	}
 	return []check.Row{check.Warn(target, fmt.Sprintf("the agent has a credential, and its bootstrap secret still exists after %s", duration.HumanDuration(age)), drop)}
 }

@@ -192,7 +192,7 @@ func checkMemory(f *Facts) (rows []check.Row) {
 		for _, status := range pod.Status.ContainerStatuses {
 			if ended := lastEnd(status); f.isRecent(ended) && ended.Reason == reasonOOM {
 				limit := f.memoryLimit(status.Name)
-				rows = check.Group(rows, "", check.Fail(podObject(&pod), fmt.Sprintf("the container exceeded its memory and was ended %s ago, %d restarts; its limit is %s",
+				rows = check.Group(rows, "", check.Fail(podObject(&pod), fmt.Sprintf("the container was OOM-killed %s ago (%d restarts); its memory limit is %s",
 					duration.HumanDuration(f.Now.Sub(ended.FinishedAt.Time)), status.RestartCount, cmp.Or(limit, "none")), f.raiseMemory(status.Name, limit)))
 			}
 		}
@@ -252,7 +252,7 @@ func (f *Facts) judgeContainer(pod *corev1.Pod, status corev1.ContainerStatus) (
 	case status.State.Terminated != nil:
 		return check.Fail(podObject(pod), "the container does not run: "+describeEnd(ended), previous), true
 	case f.isRecent(ended) && ended.ExitCode != 0:
-		return check.Warn(podObject(pod), fmt.Sprintf("the container runs, and ended %s ago (%d restarts): %s",
+		return check.Warn(podObject(pod), fmt.Sprintf("the container runs, but it last ended %s ago (%d restarts): %s",
 			duration.HumanDuration(f.Now.Sub(ended.FinishedAt.Time)), status.RestartCount, describeEnd(ended)), previous), true
 	}
 	return check.Row{}, false

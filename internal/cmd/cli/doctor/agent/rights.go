@@ -66,14 +66,14 @@ func checkRights(f *Facts) []check.Row {
 	create := f.onCluster("kubectl", "create", "clusterrole", f.Role, "--verb=*", "--resource=*.*", "--non-resource-url=*") + f.adopt("clusterrole", f.Role)
 	switch {
 	case !f.HasRole && !f.HasBinding:
-		return []check.Row{check.Fail(role, fmt.Sprintf("%s may not do everything, because the ClusterRole and its binding do not exist", account), create+" && "+bind)}
+		return []check.Row{check.Fail(role, fmt.Sprintf("%s lacks the rights of a cluster administrator, because the ClusterRole and its binding do not exist", account), create+" && "+bind)}
 	case !f.HasRole:
-		return []check.Row{check.Fail(role, fmt.Sprintf("%s may not do everything, because the ClusterRole does not exist", account), create)}
+		return []check.Row{check.Fail(role, fmt.Sprintf("%s lacks the rights of a cluster administrator, because the ClusterRole does not exist", account), create)}
 	case !f.HasBinding:
-		return []check.Row{check.Fail(binding, fmt.Sprintf("%s may not do everything, because the ClusterRoleBinding does not exist", account), bind)}
+		return []check.Row{check.Fail(binding, fmt.Sprintf("%s lacks the rights of a cluster administrator, because the ClusterRoleBinding does not exist", account), bind)}
 	}
 	replace := f.onCluster("kubectl", "delete", "clusterrolebinding", f.Binding) + " && " + f.onCluster("kubectl", "delete", "clusterrole", f.Role) + " && " + create + " && " + bind
-	return []check.Row{check.Fail(role, fmt.Sprintf("%s may not do everything: the ClusterRole or its binding was changed", account), replace)}
+	return []check.Row{check.Fail(role, fmt.Sprintf("%s lacks the rights of a cluster administrator: the ClusterRole or its binding was changed", account), replace)}
 }
 
 func checkLease(f *Facts) []check.Row {

@@ -154,7 +154,7 @@ func checkBundlesContent(f *Facts) (rows []check.Row) {
 		case bundle.Spec.ContentsID != "":
 			cause = "the resources of the Bundle are in an OCI registry, which agents of this product do not read"
 		case bundle.Spec.HelmOpOptions != nil:
-			cause = "the Bundle is for a chart that agents would download, which those of this product do not do"
+			cause = "the Bundle is for a chart that agents have to download, and agents of this product download no charts"
 		default:
 			continue
 		}

@@ -83,10 +83,10 @@ func faults() map[string]fault {
 		"Lease was released":        {"hub-leases", func(f *Facts) { f.Leases[2] = lease(names.DeliveryLease, "", time.Second) }, "Lease cattle-fleet-system/fleet-controller-leader-election-shard", check.Failed, "no process holds the Lease", "kubectl get pods -n cattle-fleet-system"},
 		"Rancher Fleet holds a Lease": {"hub-other-manager", func(f *Facts) {
 			f.Leases[0] = lease(names.ControllerLease, "fleet-agentmanagement-7c9_1f2e", time.Second)
-		}, "Lease cattle-fleet-system/fleet-agentmanagement-lock", check.Failed, "is not a controller of this product", "docs/migration.md says how this product takes the hub over: " + upgrade},
+		}, "Lease cattle-fleet-system/fleet-agentmanagement-lock", check.Failed, "is not a controller of this product", "read docs/migration.md, then run: " + upgrade},
 		"Rancher Fleet is installed": {"hub-other-manager", func(f *Facts) {
 			f.Deployments = append(f.Deployments, deployment("gitjob", "registry/rancher/fleet:v0.13.0", 1, 1))
-		}, "Deployment cattle-fleet-system/gitjob", check.Failed, "Rancher Fleet runs on this hub", "docs/migration.md says how this product takes the hub over: " + upgrade},
+		}, "Deployment cattle-fleet-system/gitjob", check.Failed, "Rancher Fleet's controllers run on this hub", "read docs/migration.md, then run: " + upgrade},
 
 		"Service of a webhook is missing": {"hub-webhooks", func(f *Facts) { f.Services = nil }, "ValidatingWebhookConfiguration guard", check.Failed, "its Service guard/webhook does not exist", "kubectl delete validatingwebhookconfiguration.admissionregistration.k8s.io guard"},
 
@@ -128,7 +128,7 @@ func faults() map[string]fault {
 		"hub has not installed the agent": {"hub-clusters-waiting", func(f *Facts) { f.Clusters[1].Status.Agent.LastSeen = metav1.Time{} }, east, check.Warning, "the hub has not installed the agent yet", "kubectl describe clusters.fleet.cattle.io -n fleet-default east"},
 		"deletion of a Cluster hangs": {"hub-clusters-deleting", func(f *Facts) {
 			f.Clusters[0].DeletionTimestamp, f.Clusters[0].Finalizers = new(clitest.Ago(time.Hour)), []string{"a/b"}
-		}, west, check.Failed, "since 2026-05-04T11:00:00Z, and its finalizers are still there: a/b", "kubectl describe clusters.fleet.cattle.io -n fleet-default west"},
+		}, west, check.Failed, "deleted at 2026-05-04T11:00:00Z, but finalizers remain: a/b", "kubectl describe clusters.fleet.cattle.io -n fleet-default west"},
 		"two Clusters have one client ID": {"hub-client-ids", func(f *Facts) {
 			f.Clusters[0].Spec.ClientID, f.Clusters[0].CreationTimestamp = f.Clusters[1].Spec.ClientID, clitest.Ago(time.Hour)
 		}, west, check.Failed, "the same client ID as Cluster fleet-default/east, which is older", `kubectl patch clusters.fleet.cattle.io -n fleet-default west --type=merge -p '{"spec":{"clientID":"uid-of-west"}}'`},
@@ -269,7 +269,7 @@ func faults() map[string]fault {
 		"shard of a ClusterGroup does not run": {"hub-shards", func(f *Facts) {
 			f.Groups[0].Labels = map[string]string{fleet.LabelShardRef: "b"}
 		}, "ClusterGroup fleet-default/all", check.Failed, "its summary is not updated", "kubectl label clustergroups.fleet.cattle.io -n fleet-default all fleet.cattle.io/shard-ref-"},
-		"Bundle of a HelmOp": {"hub-bundles-content", func(f *Facts) { f.Bundles[0].Spec.HelmOpOptions = &fleet.BundleHelmOptions{} }, "Bundle fleet-default/app", check.Failed, "would download", "fleet apply app FOLDER -n fleet-default"},
+		"Bundle of a HelmOp": {"hub-bundles-content", func(f *Facts) { f.Bundles[0].Spec.HelmOpOptions = &fleet.BundleHelmOptions{} }, "Bundle fleet-default/app", check.Failed, "have to download", "fleet apply app FOLDER -n fleet-default"},
 		"GitRepo":            {"hub-gitrepos", func(f *Facts) { f.GitRepos = []*metav1.PartialObjectMetadata{partial(workspace, "repo", nil)} }, "GitRepo fleet-default/repo", check.Warning, "has no effect", "kubectl delete gitrepos.fleet.cattle.io -n fleet-default repo"},
 		"HelmOp with a finalizer": {"hub-helmops", func(f *Facts) {
 			f.HelmOps = []*metav1.PartialObjectMetadata{partial(workspace, "op", nil)}
@@ -292,7 +292,7 @@ func faults() map[string]fault {
 			lost.DeletionTimestamp = new(clitest.Ago(time.Hour))
 			f.Namespaces = append(f.Namespaces, lost)
 		}, "Namespace " + names.ClusterNamespace(workspace, "lost"), check.Warning, "objects with finalizers", "kubectl describe namespace " + names.ClusterNamespace(workspace, "lost")},
-		"credential of a lost request": {"hub-orphans-credentials", func(f *Facts) { f.Credentials = append(f.Credentials, partial("s", "c-1", of("lost"))) }, "Secret s/c-1", check.Warning, "answers ClusterRegistration fleet-default/request-of-lost, which does not exist", "kubectl delete secret -n s c-1"},
+		"credential of a lost request": {"hub-orphans-credentials", func(f *Facts) { f.Credentials = append(f.Credentials, partial("s", "c-1", of("lost"))) }, "Secret s/c-1", check.Warning, "the credential for ClusterRegistration fleet-default/request-of-lost, which does not exist", "kubectl delete secret -n s c-1"},
 		"account of a lost Cluster":    {"hub-orphans-accounts", func(f *Facts) { f.Accounts = append(f.Accounts, partial("x", "a", of("lost"))) }, "ServiceAccount x/a", check.Warning, "for the agent of Cluster fleet-default/lost, which does not exist", "kubectl delete serviceaccount -n x a"},
 	}
 }

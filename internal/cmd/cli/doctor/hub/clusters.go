@@ -92,7 +92,7 @@ func checkWaiting(f *Facts) (rows []check.Row) {
 func checkDeleting(f *Facts) (rows []check.Row) {
 	for _, cluster := range f.Clusters {
 		if at := cluster.DeletionTimestamp; at != nil && f.Now.Sub(at.Time) > deletingPatience {
-			rows = check.Group(rows, "", check.Fail(check.OfFleet("Cluster", cluster), fmt.Sprintf("the Cluster is being deleted since %s, and its finalizers are still there: %s",
+			rows = check.Group(rows, "", check.Fail(check.OfFleet("Cluster", cluster), fmt.Sprintf("the Cluster was deleted at %s, but finalizers remain: %s",
 				at.UTC().Format(time.RFC3339), cut.Names(cluster.Finalizers, maxNamed)), remedy.Describe("clusters", cluster.Namespace, cluster.Name)))
 		}
 	}

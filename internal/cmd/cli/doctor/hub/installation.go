@@ -250,10 +250,10 @@ func checkVersion(f *Facts) (rows []check.Row) {
 var ownIdentity = regexp.MustCompile(`_[a-z2-7]{26}$`)
 
 func checkOtherManager(f *Facts) (rows []check.Row) {
-	migrate := "docs/migration.md says how this product takes the hub over: " + f.chart()
+	migrate := "read docs/migration.md, then run: " + f.chart()
 	for _, deployment := range f.Deployments {
 		if isRancher(deployment) {
-			rows = append(rows, check.Fail(deploymentObject(deployment), "Rancher Fleet runs on this hub. Its controllers and those of this product wait for each other", migrate))
+			rows = append(rows, check.Fail(deploymentObject(deployment), "Rancher Fleet's controllers run on this hub. Either they or the controllers of this product can lead, not both", migrate))
 		}
 	}
 	for _, held := range f.Leases {

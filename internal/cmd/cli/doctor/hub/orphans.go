@@ -77,7 +77,7 @@ func checkOrphanedCredentials(f *Facts) (rows []check.Row) {
 	for _, found := range f.Credentials {
 		request, ok := f.owner(found.Annotations, fleet.AnnotationClusterRegistrationNamespace, fleet.AnnotationClusterRegistration)
 		if ok && !known[request] && f.older(found, check.CreationPatience) {
-			rows = check.Group(rows, "", check.Warn(secretObject(found.Namespace, found.Name), fmt.Sprintf("the Secret answers ClusterRegistration %s, which does not exist", request),
+			rows = check.Group(rows, "", check.Warn(secretObject(found.Namespace, found.Name), fmt.Sprintf("the Secret contains the credential for ClusterRegistration %s, which does not exist", request),
 				remedy.Command("kubectl", "delete", "secret", "-n", found.Namespace, found.Name)))
 		}
 	}
