@@ -197,7 +197,7 @@ func isRevoked(in Input, cluster *fleet.Cluster) bool {
 // granted. Any other is deleted after CredentialLife, when its agent has sent another request.
 func namespaceTaken(in Input, out Outcome) Outcome {
 	out.Stage, out.Own, out.Reason = AwaitingNamespace, nil, conditions.ReasonNamespaceTaken
-	out.Message = "the namespace of Cluster " + out.ClusterName + " was made for another Cluster: see the condition Processed of the Cluster"
+	out.Message = "the namespace of Cluster " + out.ClusterName + " was not created for this Cluster. Condition Processed names it and what to do: kubectl describe clusters.fleet.cattle.io -n " + in.Request.Namespace + " " + out.ClusterName
 	if out.Granted {
 		return out
 	}
@@ -254,10 +254,10 @@ func RightsTaken(in Input, what, remedy string) Outcome {
 	request := in.Request
 	if !request.Status.Granted {
 		return rejected(in, conditions.ReasonNameTaken, what+": the client that created this registration chose the name, so run `kubectl -n "+
-			request.Namespace+" delete clusterregistrations.fleet.cattle.io "+request.Name+"`; an agent asks again, under another name")
+			request.Namespace+" delete clusterregistrations.fleet.cattle.io "+request.Name+"`; the agent registers again under another name")
 	}
 	return Outcome{
 		Stage: Rejected, Reason: conditions.ReasonNameTaken, Granted: true, ClusterName: request.Status.ClusterName,
-		Message: what + ": " + remedy + "; else delete this registration, and its agent asks under another name",
+		Message: what + ": " + remedy + "; otherwise run `kubectl -n " + request.Namespace + " delete clusterregistrations.fleet.cattle.io " + request.Name + "`: its agent registers again under another name",
 	}
 }

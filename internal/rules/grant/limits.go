@@ -44,13 +44,13 @@ func queued(in Input) Outcome {
 	if !in.Now.Before(ends) {
 		return Outcome{Stage: Abandoned} // its agent has sent another request
 	}
-	what := fmt.Sprintf("%d older requests that name this token, or tokens that do not exist, are being answered", OpenPerToken)
+	what := fmt.Sprintf("%d older requests of this token (or of tokens that do not exist) are not granted yet", OpenPerToken)
 	if in.Queue == QueueOfClient {
-		what = fmt.Sprintf("%d older requests with this clientID are there", OpenPerClient)
+		what = fmt.Sprintf("%d older requests with this clientID exist", OpenPerClient)
 	}
 	return Outcome{
 		Stage: Queued, Ends: ends, Reason: conditions.ReasonTooManyRequests, ClusterName: request.Status.ClusterName,
-		Message: what + ": this one waits until they are granted, expire or are deleted; if they are a mistake, stop what creates them and run: kubectl delete clusterregistrations -n " + request.Namespace + " NAME",
+		Message: what + ": this request waits for them and is deleted 40 minutes after its creation; if they are a mistake, stop what creates them and run: kubectl delete clusterregistrations.fleet.cattle.io -n " + request.Namespace + " NAME",
 	}
 }
 

@@ -101,7 +101,7 @@ func pending(in Input, cluster *fleet.Cluster) Outcome {
 	case revocation.IsBlocked(cluster):
 		problem, orElse = "its key was revoked", ""
 	case len(pods) > 0:
-		problem, orElse = "it returns in turn with this one, so that one cluster is probably a copy of the other (pods "+pods[1]+" and "+pods[0]+")", ""
+		problem, orElse = "both send requests alternately: one cluster is probably a copy of the other (pods "+pods[1]+" and "+pods[0]+")", ""
 	case requests.IsRecovery(in.Request):
 		problem, orElse = "the ticket of this request has expired or may not be used", ""
 		if !hasAgent(in, cluster) {

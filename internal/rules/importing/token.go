@@ -76,7 +76,7 @@ func TokenObstacle(token *fleet.ClusterRegistrationToken) (reason, message strin
 	if ready == nil || !conditions.IsTrouble(*ready) {
 		return "", ""
 	}
-	return conditions.ReasonTokenBlocked, fmt.Sprintf("the import token %s gets no values (%s): see its condition %s for what to do", token.Name, ready.Reason, conditions.Ready)
+	return conditions.ReasonTokenBlocked, fmt.Sprintf("the import token %s gets no values (%s): see its condition %s for what to do: kubectl describe clusterregistrationtokens.fleet.cattle.io -n %s %s", token.Name, ready.Reason, conditions.Ready, token.Namespace, token.Name)
 }
 
 // TokenLost reports whether an agent that has never reported can no longer register: its import token is missing,

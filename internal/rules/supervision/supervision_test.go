@@ -451,7 +451,7 @@ func TestSupervised(t *testing.T) {
 
 func TestRefusal(t *testing.T) {
 	tests := map[string]struct{ text, reason, says string }{
-		"a webhook that denies":          {`admission webhook "w.example.com" denied the request: no`, conditions.ReasonAdmissionDenied, "w.example.com downstream denies"},
+		"a webhook that denies":          {`admission webhook "w.example.com" denied the request: no`, conditions.ReasonAdmissionDenied, "w.example.com of the downstream cluster denies"},
 		"a webhook that does not answer": {`Internal error occurred: failed calling webhook "w.example.com": EOF`, conditions.ReasonAdmissionDenied, "does not answer"},
 		"a policy":                       {`deployments.apps "fleet-agent" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no`, conditions.ReasonAdmissionDenied, "ValidatingAdmissionPolicy p"},
 		"a terminating namespace":        {`secrets "s" is forbidden: unable to create new content in namespace n because it is being terminated`, conditions.ReasonNamespaceTerminating, "until it is gone"},

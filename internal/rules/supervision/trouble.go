@@ -13,7 +13,7 @@ import (
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
-const namespaceTerminating = "the agent's namespace is being deleted downstream and accepts no new objects until it is gone: the agent is deployed afterwards; if that takes long, check which finalizers remain"
+const namespaceTerminating = "the agent's namespace is being deleted downstream and accepts no new objects until it is gone: the agent is deployed afterwards; if it stays, run on that cluster: kubectl describe namespace %s"
 
 // podTrouble returns what keeps the agent's pod from running, and the repair that the hub can do. An empty reason
 // means that nothing does. Texts from the downstream cluster are matched but not repeated, except for object names:
@@ -157,7 +157,7 @@ func podRefused(text, namespace string) (reason, message string, repair Repair) 
 	case limitRange.MatchString(text):
 		return say("a LimitRange of namespace %s does not allow the resources of the agent's pod: change it, or spec.agentResources", namespace)
 	case beingTerminated.MatchString(text):
-		return conditions.ReasonNamespaceTerminating, namespaceTerminating, RepairNone
+		return conditions.ReasonNamespaceTerminating, fmt.Sprintf(namespaceTerminating, namespace), RepairNone
 	case missingCompanion.MatchString(text):
 		reason, message, _ = say("the agent's ServiceAccount or PriorityClass was missing downstream: it is applied again")
 		return reason, message, RepairObjects
@@ -186,11 +186,11 @@ func Refusal(text string) (reason, message string) {
 	name, denies := admission(text)
 	switch {
 	case beingTerminated.MatchString(text):
-		return conditions.ReasonNamespaceTerminating, namespaceTerminating
+		return conditions.ReasonNamespaceTerminating, fmt.Sprintf(namespaceTerminating, "AGENT-NAMESPACE")
 	case name == "":
 		return "", ""
 	case denies:
-		return conditions.ReasonAdmissionDenied, name + " downstream denies an object of the agent: allow it; the reason is in the controller's log"
+		return conditions.ReasonAdmissionDenied, name + " of the downstream cluster denies an object of the agent: change it, or exempt the agent's namespace. Its answer: kubectl logs -n " + names.SystemNamespace + " deployment/fleet-controller"
 	}
-	return conditions.ReasonAdmissionDenied, name + " downstream has to admit an object of the agent but does not answer: repair it, or exempt the agent's namespace"
+	return conditions.ReasonAdmissionDenied, name + " of the downstream cluster has to admit an object of the agent but does not answer: repair it, or exempt the agent's namespace. The error: kubectl logs -n " + names.SystemNamespace + " deployment/fleet-controller"
 }

@@ -168,7 +168,7 @@ const (
 	// ReasonPullSecretMissing means that an image pull secret of the agents does not exist. Create it in the hub's
 	// system namespace, or correct imagePullSecrets of the hub's chart.
 	ReasonPullSecretMissing = "PullSecretMissing"
-	// ReasonAgentInherited means that another Fleet implementation deployed the agent. The agent stays unchanged until
+	// ReasonAgentInherited means that Rancher Fleet deployed the agent. The agent stays unchanged until
 	// the Cluster is annotated with fleet.cattle.io/take-over-agent=true.
 	ReasonAgentInherited = "AgentInherited"
 	// ReasonAgentPodRejected means that the downstream cluster does not create or schedule the agent's pod, because of
@@ -277,7 +277,7 @@ const (
 	// fleet.cattle.io/token-for-client-id names the one. Create a token for this cluster: fleet token create.
 	ReasonClientIDNotAllowed = "ClientIDNotAllowed"
 	// ReasonCredentialTaken means that another request with the same client ID and random was granted. The client has
-	// to send another random; the agents of this project do.
+	// to send another random; the agents of this product do.
 	ReasonCredentialTaken = "CredentialTaken"
 	// ReasonTooManyRequests means that 10 older requests with this client ID exist, or 100 requests of this token are
 	// being processed. The request waits for older ones and is deleted after 40 minutes. Requests of a workspace whose
