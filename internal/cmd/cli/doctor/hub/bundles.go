@@ -159,7 +159,7 @@ func checkBundlesContent(f *Facts) (rows []check.Row) {
 			continue
 		}
 		rows = check.Group(rows, cause, check.Fail(check.OfFleet("Bundle", bundle), cause+". Put the files into the Bundle with `fleet apply`",
-			remedy.Command("fleet", "apply", bundle.Name, "FOLDER", "-n", bundle.Namespace)))
+			"cd FOLDER && "+remedy.Command("fleet", "apply", bundle.Name, "-n", bundle.Namespace)))
 	}
 	return rows
 }

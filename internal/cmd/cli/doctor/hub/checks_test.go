@@ -2,19 +2,27 @@ package hub
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apiextensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 
+	"github.com/fleet-hub/fleet/internal/cmd/cli/apply"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/bundlefile"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/clitest"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/check"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/doctor/checktest"
 	"github.com/fleet-hub/fleet/internal/kube/foreign"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
+	"github.com/fleet-hub/fleet/internal/version"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
@@ -44,7 +52,8 @@ type fault = checktest.Fault[*Facts]
 const (
 	logs      = "kubectl logs -n cattle-fleet-system deployment/fleet-controller"
 	upgrade   = "helm upgrade -n cattle-fleet-system fleet charts/fleet --reset-then-reuse-values"
-	crdsFix   = "helm upgrade --install fleet-crd charts/fleet-crd -n cattle-fleet-system --take-ownership"
+	crdsFix   = "helm upgrade --install crds charts/fleet-crd -n of-crds"
+	migration = "do not upgrade the chart yet, follow docs/migration.md from its beginning: kubectl get deployments -n cattle-system rancher"
 	setCA     = "kubectl config view --raw --minify --flatten -o 'jsonpath={.clusters[0].cluster.certificate-authority-data}' | base64 -d > hub-ca.pem && " + upgrade + " --set-file apiServerCA=hub-ca.pem"
 	newSecret = "kubectl create secret generic -n fleet-default east-kubeconfig --from-file=value=east.kubeconfig"
 	write     = newSecret + " --dry-run=client -o yaml | kubectl apply -f -"
@@ -65,6 +74,14 @@ func faults() map[string]fault {
 			delete(clusterCRD(f).Spec.Versions[0].Schema.OpenAPIV3Schema.Properties, "status")
 		}, "CustomResourceDefinition clusters.fleet.cattle.io", check.Failed, "drops status", crdsFix},
 
+		"CRD of an older release was not installed by Helm": {"hub-crds-fields", func(f *Facts) {
+			clusterCRD(f).Annotations = nil
+			delete(clusterCRD(f).Spec.Versions[0].Schema.OpenAPIV3Schema.Properties, "status")
+		}, "CustomResourceDefinition clusters.fleet.cattle.io", check.Failed, "drops status", crdsFix + " --take-ownership"},
+		"no CRD exists": {"hub-crds", func(f *Facts) {
+			f.CRDs, f.Embedded = nil, []apiextensions.CustomResourceDefinition{*clusterCRD(f)}
+		}, "CustomResourceDefinition clusters.fleet.cattle.io", check.Failed, "does not exist", "helm upgrade --install fleet-crd charts/fleet-crd -n cattle-fleet-system"},
+
 		"hub is not installed":         {"hub-config", func(f *Facts) { f.Config = Configuration{} }, configMap, check.Failed, "does not exist", "helm upgrade --install fleet charts/fleet -n cattle-fleet-system --create-namespace -f fleet-values.yaml"},
 		"configuration cannot be read": {"hub-config", func(f *Facts) { f.Config.Err = errors.New("line 3") }, configMap, check.Failed, "keep their former configuration: line 3", upgrade},
 		"configuration has a mistake":  {"hub-config", func(f *Facts) { f.Config.Warnings = []string{"agentCheckinInterval: 15 is not a duration"} }, configMap, check.Warning, "agentCheckinInterval", upgrade},
@@ -83,10 +100,10 @@ func faults() map[string]fault {
 		"Lease was released":        {"hub-leases", func(f *Facts) { f.Leases[2] = lease(names.DeliveryLease, "", time.Second) }, "Lease cattle-fleet-system/fleet-controller-leader-election-shard", check.Failed, "no process holds the Lease", "kubectl get pods -n cattle-fleet-system"},
 		"Rancher Fleet holds a Lease": {"hub-other-manager", func(f *Facts) {
 			f.Leases[0] = lease(names.ControllerLease, "fleet-agentmanagement-7c9_1f2e", time.Second)
-		}, "Lease cattle-fleet-system/fleet-agentmanagement-lock", check.Failed, "is not a controller of this product", "read docs/migration.md, then run: " + upgrade},
+		}, "Lease cattle-fleet-system/fleet-agentmanagement-lock", check.Failed, "is not a controller of this product", migration},
 		"Rancher Fleet is installed": {"hub-other-manager", func(f *Facts) {
 			f.Deployments = append(f.Deployments, deployment("gitjob", "registry/rancher/fleet:v0.13.0", 1, 1))
-		}, "Deployment cattle-fleet-system/gitjob", check.Failed, "Rancher Fleet's controllers run on this hub", "read docs/migration.md, then run: " + upgrade},
+		}, "Deployment cattle-fleet-system/gitjob", check.Failed, "Rancher Fleet's controllers run on this hub", migration},
 
 		"Service of a webhook is missing": {"hub-webhooks", func(f *Facts) { f.Services = nil }, "ValidatingWebhookConfiguration guard", check.Failed, "its Service guard/webhook does not exist", "kubectl delete validatingwebhookconfiguration.admissionregistration.k8s.io guard"},
 
@@ -253,7 +270,7 @@ func faults() map[string]fault {
 		"mapping selects no Bundle": {"hub-mappings", func(f *Facts) {
 			f.Mappings[0].BundleSelector.MatchLabels = map[string]string{"team": "a"}
 		}, mapping, check.Warning, "no Bundle of its namespace matches the bundleSelector team=a", "kubectl get bundles.fleet.cattle.io -n fleet-default --show-labels"},
-		"Bundle is in a registry": {"hub-bundles-content", func(f *Facts) { f.Bundles[0].Spec.ContentsID = "s-1" }, "Bundle fleet-default/app", check.Failed, "in an OCI registry", "fleet apply app FOLDER -n fleet-default"},
+		"Bundle is in a registry": {"hub-bundles-content", func(f *Facts) { f.Bundles[0].Spec.ContentsID = "s-1" }, "Bundle fleet-default/app", check.Failed, "in an OCI registry", "cd FOLDER && fleet apply app -n fleet-default"},
 		"shard of a Bundle does not run": {"hub-shards", func(f *Facts) {
 			f.Bundles[0].Labels = map[string]string{fleet.LabelShardRef: "b"}
 			f.Leases = append(f.Leases, lease(names.ShardLease("a"), "x_abcdefghijklmnopqrstuvwxyz", time.Second))
@@ -269,7 +286,7 @@ func faults() map[string]fault {
 		"shard of a ClusterGroup does not run": {"hub-shards", func(f *Facts) {
 			f.Groups[0].Labels = map[string]string{fleet.LabelShardRef: "b"}
 		}, "ClusterGroup fleet-default/all", check.Failed, "its summary is not updated", "kubectl label clustergroups.fleet.cattle.io -n fleet-default all fleet.cattle.io/shard-ref-"},
-		"Bundle of a HelmOp": {"hub-bundles-content", func(f *Facts) { f.Bundles[0].Spec.HelmOpOptions = &fleet.BundleHelmOptions{} }, "Bundle fleet-default/app", check.Failed, "have to download", "fleet apply app FOLDER -n fleet-default"},
+		"Bundle of a HelmOp": {"hub-bundles-content", func(f *Facts) { f.Bundles[0].Spec.HelmOpOptions = &fleet.BundleHelmOptions{} }, "Bundle fleet-default/app", check.Failed, "have to download", "cd FOLDER && fleet apply app -n fleet-default"},
 		"GitRepo":            {"hub-gitrepos", func(f *Facts) { f.GitRepos = []*metav1.PartialObjectMetadata{partial(workspace, "repo", nil)} }, "GitRepo fleet-default/repo", check.Warning, "has no effect", "kubectl delete gitrepos.fleet.cattle.io -n fleet-default repo"},
 		"HelmOp with a finalizer": {"hub-helmops", func(f *Facts) {
 			f.HelmOps = []*metav1.PartialObjectMetadata{partial(workspace, "op", nil)}
@@ -385,6 +402,75 @@ func TestNoFaults(t *testing.T) {
 			f.Deployments[0] = deployment("fleet-controller", "registry:5000/fleet@sha256:0", 1, 1)
 		}},
 	})
+}
+
+func TestHubOfRancherFleet_IsNotUpgradedWithoutTheMigration(t *testing.T) {
+	f := healthy(t)
+	f.Deployments = []*appsv1.Deployment{deployment("gitjob", "registry/rancher/fleet:v0.13.0", 1, 1), deployment("fleet-controller", "rancher/fleet:v0.13.0", 1, 1)}
+	f.Config.APIServerURL, f.Config.APIServerCA, f.Config.Version = "", nil, ""
+	f.CRDs = f.CRDs[1:]
+	found := 0
+	for _, row := range check.Run(Checks(), f, nil) {
+		if strings.Contains(row.Fix, "helm upgrade") {
+			t.Errorf("%s: %s", row.ID, row.Fix)
+		}
+		if row.Fix == migration {
+			found++
+		}
+	}
+	if rows := checktest.Problems(Checks(), f, "hub-other-manager"); len(rows) != 2 || found != 5 {
+		t.Errorf("%d fixes name the migration; rows: %+v", found, rows)
+	}
+	if rows := checktest.Problems(Checks(), f, "hub-controllers"); len(rows) != 0 {
+		t.Errorf("rows: %+v", rows)
+	}
+}
+
+// The older one of the hub and the command line is upgraded.
+func TestVersionsDiffer_FixUpgradesTheOlderOne(t *testing.T) {
+	before := version.Version
+	t.Cleanup(func() { version.Version = before })
+	for fleetVersion, want := range map[string]string{
+		"v1.3.0": "upgrade the hub, CRDs first (docs/upgrade.md): " + upgrade + " --set image.tag=v1.3.0,agentImage.tag=v1.3.0",
+		"v1.1.0": "install `fleet` of the version of the hub",
+	} {
+		version.Version = fleetVersion
+		if found := checktest.Problems(Checks(), healthy(t), "hub-version"); len(found) != 1 || found[0].Fix != want {
+			t.Errorf("fleet %s: %+v", fleetVersion, found)
+		}
+	}
+}
+
+func TestFixOfABundleInARegistry_MakesTheSameBundle(t *testing.T) {
+	f := healthy(t)
+	f.Bundles[0].Spec.ContentsID = "s-1"
+	found := checktest.Problems(Checks(), f, "hub-bundles-content")
+	if len(found) != 1 {
+		t.Fatalf("rows: %+v", found)
+	}
+	_, arguments, _ := strings.Cut(found[0].Fix, "fleet apply ")
+	args := strings.Fields(arguments)
+	t.Chdir(t.TempDir())
+	folder := "FOLDER"
+	if err := os.Mkdir(folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(folder, "map.yaml"), []byte("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if strings.HasPrefix(found[0].Fix, "cd FOLDER && ") {
+		t.Chdir(folder)
+	}
+	streams, _, out, _ := genericiooptions.NewTestIOStreams()
+	command := apply.New(streams, func(string) string { return "" })
+	command.SetArgs(append(args, "-o", "-"))
+	if err := command.Execute(); err != nil {
+		t.Fatal(err)
+	}
+	made, err := bundlefile.ParseBundle(out.Bytes())
+	if err != nil || made.Name != "app" {
+		t.Errorf("%v: Bundle %+v", err, made)
+	}
 }
 
 func TestManyObjectsWithOneProblem_ShareARow(t *testing.T) {

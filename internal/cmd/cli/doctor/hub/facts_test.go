@@ -111,6 +111,7 @@ func healthy(t *testing.T) *Facts {
 	var served []apiextensions.CustomResourceDefinition
 	for i := range embedded {
 		crd := embedded[i].DeepCopy()
+		crd.Annotations = map[string]string{"meta.helm.sh/release-name": "crds", "meta.helm.sh/release-namespace": "of-crds"}
 		crd.Status.Conditions = []apiextensions.CustomResourceDefinitionCondition{{Type: apiextensions.Established, Status: apiextensions.ConditionTrue}}
 		served = append(served, *crd)
 	}

@@ -111,7 +111,11 @@ const (
 
 // Checks returns all checks, in the order of their rows.
 func Checks() []check.Check[*Facts] {
-	return slices.Concat(installationChecks(), addressChecks(), clusterChecks(), kubeconfigChecks(), registrationChecks(), bundleChecks(), orphanChecks())
+	all := slices.Concat(installationChecks(), addressChecks(), clusterChecks(), kubeconfigChecks(), registrationChecks(), bundleChecks(), orphanChecks())
+	for i := range all {
+		all[i].Judge = withMigration(all[i].Judge)
+	}
+	return all
 }
 
 // sources lists what a check needs.

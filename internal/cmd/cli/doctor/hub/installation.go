@@ -50,9 +50,21 @@ func checkAPI(f *Facts) []check.Row {
 	return []check.Row{check.Ok(check.Object{}, "Kubernetes "+f.Kubernetes)}
 }
 
-// installCRDs returns the command that installs or upgrades the CRDs.
+// installCRDs returns the command that installs or upgrades the CRDs. It takes over those that Helm did not install, which needs
+// Helm 3.17.
 func (f *Facts) installCRDs() string {
-	return remedy.Command("helm", "upgrade", "--install", "fleet-crd", "charts/fleet-crd", "-n", f.System, "--take-ownership")
+	release, namespace, options := "fleet-crd", f.System, []string(nil)
+	for _, embedded := range f.Embedded {
+		served := f.crd(embedded.Name)
+		switch {
+		case served == nil:
+		case served.Annotations["meta.helm.sh/release-name"] == "":
+			options = []string{"--take-ownership"}
+		default:
+			release, namespace = served.Annotations["meta.helm.sh/release-name"], served.Annotations["meta.helm.sh/release-namespace"]
+		}
+	}
+	return remedy.Command(append([]string{"helm", "upgrade", "--install", release, "charts/fleet-crd", "-n", namespace}, options...)...)
 }
 
 func crdObject(name string) check.Object {
@@ -195,13 +207,16 @@ func isRancher(deployment *appsv1.Deployment) bool {
 
 func checkControllers(f *Facts) (rows []check.Row) {
 	found := f.Controllers()
+	if len(found) == 0 && slices.ContainsFunc(f.Deployments, isRancher) {
+		return nil // check hub-other-manager reports it
+	}
 	if len(found) == 0 {
 		target := check.Object{Kind: "Deployment", Group: appsv1.GroupName, Namespace: f.System, Name: names.ControllerConfig}
 		fix := f.install()
 		if f.Config.Exists {
 			fix = f.chart("--install")
 		}
-		return []check.Row{check.Fail(target, "the Deployment does not exist: the hub's chart is not installed in this namespace, or Rancher Fleet is", fix)}
+		return []check.Row{check.Fail(target, "the Deployment does not exist: the hub's chart is not installed in this namespace", fix)}
 	}
 	for _, deployment := range found {
 		wanted := int32(1)
@@ -239,18 +254,38 @@ func checkVersion(f *Facts) (rows []check.Row) {
 			}
 		}
 	}
-	if check.IsOlder(version.Version, written) || check.IsOlder(written, version.Version) {
-		rows = append(rows, check.Warn(f.configObject(), fmt.Sprintf("the hub has version %s, and this `fleet` has version %s", written, version.Version),
-			"install `fleet` of the version of the hub, or upgrade the hub: "+f.chart()))
+	fix := ""
+	switch {
+	case check.IsOlder(version.Version, written):
+		fix = "install `fleet` of the version of the hub"
+	case check.IsOlder(written, version.Version):
+		fix = "upgrade the hub, CRDs first (docs/upgrade.md): " + f.chart("--set", "image.tag="+version.Version+",agentImage.tag="+version.Version)
+	default:
+		return rows
 	}
-	return rows
+	return append(rows, check.Warn(f.configObject(), fmt.Sprintf("the hub has version %s, and this `fleet` has version %s", written, version.Version), fix))
 }
 
 // ownIdentity matches the identities of this product's controllers in Leases.
 var ownIdentity = regexp.MustCompile(`_[a-z2-7]{26}$`)
 
+// migrate is the fix on a hub of Rancher Fleet. An upgrade without the preparation would lose functions and settings.
+const migrate = "do not upgrade the chart yet, follow docs/migration.md from its beginning: kubectl get deployments -n cattle-system rancher"
+
+// withMigration makes the judge of a check print migrate instead of an upgrade of the charts while Rancher Fleet runs.
+func withMigration(judge func(*Facts) []check.Row) func(*Facts) []check.Row {
+	return func(f *Facts) []check.Row {
+		rows := judge(f)
+		for i := range rows {
+			if strings.Contains(rows[i].Fix, "helm upgrade") && slices.ContainsFunc(f.Deployments, isRancher) {
+				rows[i].Fix = migrate
+			}
+		}
+		return rows
+	}
+}
+
 func checkOtherManager(f *Facts) (rows []check.Row) {
-	migrate := "read docs/migration.md, then run: " + f.chart()
 	for _, deployment := range f.Deployments {
 		if isRancher(deployment) {
 			rows = append(rows, check.Fail(deploymentObject(deployment), "Rancher Fleet's controllers run on this hub. Either they or the controllers of this product can lead, not both", migrate))
