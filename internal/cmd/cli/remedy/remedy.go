@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/internal/rules/capi"
 	"github.com/fleet-hub/fleet/internal/rules/capi/joining"
@@ -99,9 +100,9 @@ func OfCluster(cluster *fleet.Cluster, reason string) string {
 		return ifNamed(secret.Name, "kubectl", "annotate", "secret", "-n", secret.Namespace, secret.Name,
 			annotation.AllowedWorkspaces+"="+namespace)
 	case conditions.ReasonHubURLMissing, conditions.ReasonHubURLInvalid:
-		return upgradeHub + "--set apiServerURL=https://HUB:6443"
+		return unlessInSecret(cluster, protocol.APIServerURLKey) + upgradeHub + "--set apiServerURL=https://HUB:6443"
 	case conditions.ReasonHubCAMissing, conditions.ReasonHubCAInvalid:
-		return upgradeHub + "--set-file apiServerCA=hub-ca.pem"
+		return unlessInSecret(cluster, protocol.APIServerCAKey) + upgradeHub + "--set-file apiServerCA=hub-ca.pem"
 	case conditions.ReasonAgentInherited:
 		return Command("kubectl", "annotate", "clusters.fleet.cattle.io", "-n", namespace, name, annotation.TakeOverAgent+"=true")
 	case conditions.ReasonHubAddressChanged:
@@ -114,6 +115,16 @@ func OfCluster(cluster *fleet.Cluster, reason string) string {
 		return Describe("clusterregistrationtokens", namespace, names.ImportToken(name))
 	}
 	return ofAgent(cluster, reason)
+}
+
+// unlessInSecret returns the start of a sentence that ends with the command for the hub's chart, if a key of the kubeconfig Secret
+// can contain the setting: that key counts before the chart.
+func unlessInSecret(cluster *fleet.Cluster, key string) string {
+	secret := clusters.KubeconfigSecret(cluster)
+	if !isName(secret.Name) || !isName(secret.Namespace) {
+		return ""
+	}
+	return "correct the key " + key + " of Secret " + secret.String() + " if it has one, otherwise: "
 }
 
 // ofAgent returns the command for a reason that concerns the agent.

@@ -61,6 +61,8 @@ func TestEveryReasonOfAClusterWithACommandInTheDocuments_HasARemedy(t *testing.T
 	}
 }
 
+const upgradeHub = "helm upgrade -n cattle-fleet-system fleet charts/fleet --reset-then-reuse-values"
+
 func TestCommands(t *testing.T) {
 	odd, flag := imported(), imported()
 	odd.Spec.KubeConfigSecret, odd.Spec.AgentNamespace = "x; rm -rf ~ 'y'", "x; rm -rf ~ 'y'"
@@ -79,6 +81,16 @@ func TestCommands(t *testing.T) {
 			remedy.OfCluster(reads, conditions.ReasonHubAddressChanged),
 			"wait: the agent takes over the address within a day. To move it now: fleet repair west -n fleet-default",
 		},
+		"invalid CA, no kubeconfig": {remedy.OfCluster(west(), conditions.ReasonHubCAInvalid), upgradeHub + " --set-file apiServerCA=hub-ca.pem"},
+		"invalid CA, which may be in the kubeconfig Secret": {
+			remedy.OfCluster(imported(), conditions.ReasonHubCAInvalid),
+			"correct the key apiServerCA of Secret secrets/west-kubeconfig if it has one, otherwise: " + upgradeHub + " --set-file apiServerCA=hub-ca.pem",
+		},
+		"invalid URL, which may be in the kubeconfig Secret": {
+			remedy.OfCluster(imported(), conditions.ReasonHubURLInvalid),
+			"correct the key apiServerURL of Secret secrets/west-kubeconfig if it has one, otherwise: " + upgradeHub + " --set apiServerURL=https://HUB:6443",
+		},
+		"invalid CA, and a Secret with the name of a flag": {remedy.OfCluster(flag, conditions.ReasonHubCAInvalid), upgradeHub + " --set-file apiServerCA=hub-ca.pem"},
 		"missing kubeconfig": {
 			remedy.OfCluster(imported(), conditions.ReasonKubeconfigMissing),
 			"kubectl create secret generic -n secrets west-kubeconfig --from-file=value=west.kubeconfig",
