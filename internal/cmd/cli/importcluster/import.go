@@ -153,6 +153,8 @@ type importer struct {
 	existing *fleet.Cluster
 	// hadAgent means that an agent was on the cluster before. isOwn means that the existing Cluster is its Cluster.
 	hadAgent, isOwn bool
+	// changed means that this run may have changed something.
+	changed bool
 }
 
 func (o *options) run(ctx context.Context) (err error) {
@@ -173,12 +175,9 @@ func (o *options) run(ctx context.Context) (err error) {
 		}
 		i.undo(context.WithoutCancel(ctx))
 	}()
-	if err := i.write(ctx, todo); err != nil {
-		return exit.AfterChange(err)
-	}
-	cluster, err := i.await(ctx, todo)
+	cluster, err := i.execute(ctx, todo)
 	if err != nil {
-		return exit.AfterChange(err)
+		return err
 	}
 	return o.print(Imported{
 		Workspace: cluster.Namespace, Cluster: cluster.Name, Server: i.address, Already: todo == stepNothing,
@@ -384,6 +383,9 @@ func (i *importer) preview(todo step) error {
 	case todo == stepNothing:
 		return output.Objects(i.streams.Out, i.format, cluster)
 	}
+	if todo == stepWait && i.isTriedAgain() {
+		cluster.Spec.RedeployAgentGeneration = access.NextGeneration(i.existing)
+	}
 	secret.Data = map[string][]byte{protocol.KubeconfigValueKey: []byte("REMOVED")}
 	all := []any{secret, cluster}
 	if !i.asIs {
@@ -393,16 +395,30 @@ func (i *importer) preview(todo step) error {
 	return output.Objects(i.streams.Out, i.format, all...)
 }
 
+// execute writes, and waits until the agent reports.
+func (i *importer) execute(ctx context.Context, todo step) (cluster *fleet.Cluster, err error) {
+	if err = i.write(ctx, todo); err == nil {
+		cluster, err = i.await(ctx, todo)
+	}
+	if i.changed {
+		err = exit.AfterChange(err)
+	}
+	return cluster, err
+}
+
 // write creates what is missing on both sides.
 func (i *importer) write(ctx context.Context, todo step) error {
 	if todo == stepNothing {
-		return access.AddLabels(ctx, i.hub, i.existing, i.labels)
+		err := access.AddLabels(ctx, i.hub, i.existing, i.labels)
+		i.changed = err == nil && len(i.labels) > 0
+		return err
 	}
 	i.hadAgent = i.hasAgent(ctx)
 	if err := access.Unmark(ctx, i.cluster.Core, i.agentNamespace()); err != nil {
 		return i.there(err)
 	}
 	if !i.asIs {
+		i.changed = true
 		token, err := i.account.Ensure(ctx)
 		if err != nil {
 			return i.there(err)
@@ -416,6 +432,7 @@ func (i *importer) write(ctx context.Context, todo step) error {
 	if err := i.writeSecret(ctx, secret); err != nil {
 		return err
 	}
+	i.changed = true
 	if err := i.writeCluster(ctx, todo, cluster); err != nil {
 		return err
 	}
@@ -463,13 +480,18 @@ func (i *importer) tryCluster(ctx context.Context, todo step, cluster *fleet.Clu
 		i.changedCluster, err = access.Write(ctx, change, read, isOurs)
 		return access.Explain("changing Cluster "+i.fullName(), err)
 	}
-	// An agent that has reported must not register again: its installation could fail once more. The hub tries by itself.
-	if failedOutside(i.existing) && i.existing.Status.Agent.LastSeen.IsZero() {
+	if i.isTriedAgain() {
 		if err := access.Reinstall(ctx, i.hub, i.existing); err != nil {
 			return err
 		}
 	}
 	return access.AddLabels(ctx, i.hub, i.existing, i.labels)
+}
+
+// isTriedAgain reports whether the hub has to try an import again that has failed. An agent that has reported must not register
+// again: its installation could fail once more. The hub tries by itself.
+func (i *importer) isTriedAgain() bool {
+	return failedOutside(i.existing) && i.existing.Status.Agent.LastSeen.IsZero()
 }
 
 func (i *importer) writeSecret(ctx context.Context, secret *corev1.Secret) error {

@@ -23,6 +23,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/cli/clitest"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/exit"
 	"github.com/fleet-hub/fleet/internal/cmd/cli/importaccount"
+	"github.com/fleet-hub/fleet/internal/cmd/cli/output"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
@@ -470,5 +471,60 @@ func TestDeniedImportOfAReportingCluster_StartsNoRegistration(t *testing.T) {
 	}
 	if generation, is, _ := unstructured.NestedFieldNoCopy(server.Get(east).Object, "spec", "redeployAgentGeneration"); is {
 		t.Errorf("generation %v, requests %v", generation, server.Writes())
+	}
+}
+
+func TestExitCode_IsPreflightUntilSomethingHasChanged(t *testing.T) {
+	const read, create = "GET /apis/fleet.cattle.io/v1alpha1/namespaces/fleet-default/clusters/east", "POST /api/v1/namespaces/fleet-default/secrets"
+	for name, test := range map[string]struct {
+		todo    step
+		labels  map[string]string
+		account bool
+		refused string
+		status  int
+		want    exit.Code
+	}{
+		"imported before":                      {stepNothing, nil, false, read, 401, exit.Preflight},
+		"imported before, and labels added":    {stepNothing, map[string]string{"env": "prod"}, false, read, 401, exit.Failed},
+		"workspace does not exist":             {stepCreate, nil, false, create, 404, exit.Preflight},
+		"workspace does not exist, an account": {stepCreate, nil, true, create, 404, exit.Failed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			east := &fleet.Cluster{ObjectMeta: named("east"), Spec: fleet.ClusterSpec{KubeConfigSecret: "east-kubeconfig"}}
+			account, binding, token := importaccount.New(nil, "uid-hub", "fleet-default", "east").Objects()
+			token.Data = map[string][]byte{corev1.ServiceAccountTokenKey: []byte("now")}
+			i, server, _ := open(t, east, account, binding, token)
+			i.existing, i.labels, i.asIs, i.timeout = east, test.labels, !test.account, time.Minute
+			server.Refuse(test.refused, test.status)
+			if _, err := i.execute(t.Context(), test.todo); exit.CodeOf(err) != test.want {
+				t.Errorf("code %d, want %d: %v; writes %v", exit.CodeOf(err), test.want, err, server.Writes())
+			}
+		})
+	}
+}
+
+func TestPreview_ShowsThatTheHubTriesAgain(t *testing.T) {
+	for name, test := range map[string]struct {
+		reason   string
+		reported bool
+		want     bool
+	}{
+		"failed for a cause on the cluster":           {conditions.ReasonAdmissionDenied, false, true},
+		"the same, and the agent reports":             {conditions.ReasonAdmissionDenied, true, false},
+		"failed for the kubeconfig, which is written": {conditions.ReasonKubeconfigRefused, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			east := &fleet.Cluster{ObjectMeta: named("east"), Spec: fleet.ClusterSpec{KubeConfigSecret: "east-kubeconfig", RedeployAgentGeneration: 3}}
+			east.Status.Conditions = []genericcondition.GenericCondition{{Type: conditions.Imported, Status: corev1.ConditionFalse, Reason: test.reason}}
+			if test.reported {
+				east.Status.Agent.LastSeen = metav1.NewTime(clitest.Noon())
+			}
+			i, _, _ := open(t, east)
+			var out bytes.Buffer
+			i.existing, i.streams.Out, i.format = east, &out, output.YAML
+			if err := i.preview(stepWait); err != nil || strings.Contains(out.String(), "redeployAgentGeneration: 4") != test.want {
+				t.Errorf("%v\n%s", err, out.String())
+			}
+		})
 	}
 }

@@ -166,8 +166,11 @@ func (o *options) reinstall(ctx context.Context, hub *access.Cluster, c *fleet.C
 		fmt.Fprintln(o.streams.ErrOut, o.flags.Target().On(revoked(c)))
 	}
 	seen, err := o.await(ctx, hub, c)
-	if err != nil {
+	if err != nil && todo == stepReinstall {
 		return exit.AfterChange(err)
+	}
+	if err != nil {
+		return err
 	}
 	return o.print(Repaired{Namespace: c.Namespace, Cluster: c.Name, LastSeen: rules.LastSeen(seen)})
 }

@@ -184,6 +184,19 @@ func TestSecondRun_Continues(t *testing.T) {
 			t.Errorf("writes %v:\n%s", server.Writes(), shown)
 		}
 	})
+	t.Run("a login that expires meanwhile has changed nothing", func(t *testing.T) {
+		server := clitest.Start(t, cluster("east", and(imported, func(c *fleet.Cluster) { c.Spec.RedeployAgentGeneration = 1 })))
+		reads := 0
+		server.Fails = func() bool {
+			if reads++; reads == 1 {
+				server.Refuse("GET /apis/fleet.cattle.io/v1alpha1/namespaces/fleet-default/clusters/east", 401)
+			}
+			return false
+		}
+		if shown, code := run(t, server, "east"); code != exit.Preflight || len(server.Writes()) > 0 {
+			t.Errorf("writes %v:\n%s", server.Writes(), shown)
+		}
+	})
 	t.Run("a dry run of that writes nothing", func(t *testing.T) {
 		server := clitest.Start(t, cluster("east", and(imported, func(c *fleet.Cluster) { c.Status.AgentDeployedGeneration = nil })))
 		shown, code := run(t, server, "east", "--dry-run")
