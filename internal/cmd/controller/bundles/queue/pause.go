@@ -21,7 +21,7 @@ func (q *Queue) Pause(key types.NamespacedName, clusters int) {
 	if pause <= minPause {
 		return
 	}
-	until := time.Now().Add(pause)
+	until := time.Now().Add(pause) //nolint:forbidigo // the work queue has this clock, too
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.paused[key] = until
@@ -39,5 +39,5 @@ func (q *Queue) Pause(key types.NamespacedName, clusters int) {
 func (q *Queue) AddPaced(key types.NamespacedName, after time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.queue.AddAfter(key, max(after, time.Until(q.paused[key])))
+	q.queue.AddAfter(key, max(after, time.Until(q.paused[key]))) //nolint:forbidigo // as above
 }
