@@ -71,18 +71,16 @@ func (a *App) Work(ctx context.Context) error {
 	return a.expose(ctx)
 }
 
-// TakeOver prepares a process whose caches were filled before it led: it waits until they are current, and reads the
-// configuration again, which no controller has followed.
+// TakeOver waits until the caches of a standby are current, and reads the configuration again, which it has not followed.
 func (a *App) TakeOver(ctx context.Context) error {
 	if err := catchup.Connect(ctx, a.RESTConfig, a.scopes[0].caches.ofTargets(), a.Log); err != nil {
 		return err
 	}
 	loaded, err := loadConfig(ctx, a.Kube, a.Env.Namespace, a.Version, a.Log)
-	if err != nil {
-		return err
+	if err == nil {
+		a.Config.Set(loaded)
 	}
-	a.Config.Set(loaded)
-	return nil
+	return err
 }
 
 func (a *App) prepareControllers(ctx context.Context) {
