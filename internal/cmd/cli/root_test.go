@@ -68,7 +68,7 @@ func TestCompletionPluginOfKubectl_CompletesCommands(t *testing.T) {
 func TestJobsOfOtherCharts_EndWithoutAnError(t *testing.T) {
 	for _, job := range []string{"cleanup clusterregistration --min 10ms", "cleanup gitjob --batch-size=5000", "migrate gitrepo-helm-url-regex -v 3"} {
 		code, stdout, stderr := run(t, append([]string{"/usr/bin/fleet"}, strings.Fields(job)...)...)
-		if code != exit.Done || stdout != "" || strings.Count(stderr, "no function in this project") != 1 {
+		if code != exit.Done || stdout != "" || strings.Count(stderr, "this command does nothing") != 1 {
 			t.Errorf("%s: code %d, stdout %q, stderr:\n%s", job, code, stdout, stderr)
 		}
 	}

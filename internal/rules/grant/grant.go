@@ -258,6 +258,6 @@ func RightsTaken(in Input, what, remedy string) Outcome {
 	}
 	return Outcome{
 		Stage: Rejected, Reason: conditions.ReasonNameTaken, Granted: true, ClusterName: request.Status.ClusterName,
-		Message: what + ": " + remedy + "; otherwise run `kubectl -n " + request.Namespace + " delete clusterregistrations.fleet.cattle.io " + request.Name + "`: its agent registers again under another name",
+		Message: what + ": " + remedy + "; otherwise delete this registration: its agent registers again under another name",
 	}
 }
