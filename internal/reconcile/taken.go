@@ -28,7 +28,7 @@ func (e *TakenError) Error() string { return e.What() + ": " + e.Remedy() }
 
 // What describes the problem.
 func (e *TakenError) What() string {
-	return fmt.Sprintf("%s %s exists and was not made for this object, so it is left as it is", e.GVK.Kind, keyText(e.Namespace, e.Name))
+	return fmt.Sprintf("%s %s exists and was not created by the hub for this object, and is not changed", e.GVK.Kind, keyText(e.Namespace, e.Name))
 }
 
 // Remedy describes what to do so that the child can be created. It is advice for the user who chose the name. Do not

@@ -17,7 +17,7 @@ import (
 
 // saysTaken reports whether the error says that a name is taken, with a remedy. By its text, not its type.
 func saysTaken(err error) bool {
-	return err != nil && strings.Contains(err.Error(), "was not made for this object") && strings.Contains(err.Error(), "kubectl")
+	return err != nil && strings.Contains(err.Error(), "was not created by the hub for this object") && strings.Contains(err.Error(), "kubectl")
 }
 
 // An object without the hash of exactly this set and owner is never changed, replaced or deleted.
@@ -155,16 +155,16 @@ func TestTakenError(t *testing.T) {
 	}{
 		"of a set": {
 			TakenError{GVK: role, Namespace: "ws", Name: "r1", Hash: "abc"},
-			"Role ws/r1 exists and was not made for this object, so it is left as it is: if nothing else needs it, run `kubectl -n ws delete role.rbac.authorization.k8s.io r1`; " +
+			"Role ws/r1 exists and was not created by the hub for this object, and is not changed: if nothing else needs it, run `kubectl -n ws delete role.rbac.authorization.k8s.io r1`; " +
 				"if the hub made it and its label was removed, run `kubectl -n ws label role.rbac.authorization.k8s.io r1 objectset.rio.cattle.io/hash=abc`",
 		},
 		"of no set and no namespace": {
 			TakenError{GVK: clusterRole, Name: "r1"},
-			"ClusterRole r1 exists and was not made for this object, so it is left as it is: if nothing else needs it, run `kubectl delete clusterrole.rbac.authorization.k8s.io r1`",
+			"ClusterRole r1 exists and was not created by the hub for this object, and is not changed: if nothing else needs it, run `kubectl delete clusterrole.rbac.authorization.k8s.io r1`",
 		},
 		"of the core group": {
 			TakenError{GVK: corev1.SchemeGroupVersion.WithKind("Secret"), Namespace: "ws", Name: "t1"},
-			"Secret ws/t1 exists and was not made for this object, so it is left as it is: if nothing else needs it, run `kubectl -n ws delete secret t1`",
+			"Secret ws/t1 exists and was not created by the hub for this object, and is not changed: if nothing else needs it, run `kubectl -n ws delete secret t1`",
 		},
 	}
 	for name, test := range tests {

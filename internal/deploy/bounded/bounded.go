@@ -16,6 +16,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/deploy/access"
 	"github.com/fleet-hub/fleet/internal/deploy/outcome"
 	"github.com/fleet-hub/fleet/internal/deploy/placement"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
@@ -280,16 +281,19 @@ func (r *Renderings) leave(account string, p *accountLimit) {
 	}
 }
 
+// restart is the last step of a repair.
+const restart = "restart the agent, which cannot stop a rendering, on its cluster: kubectl rollout restart -n AGENT-NAMESPACE deployment/" + names.Agent
+
 func tooMany(account string) error {
 	of := "service account " + account
 	if account == "" {
 		of = "Bundles without a service account"
 	}
 	return outcome.Because(conditions.ReasonRenderingFailed, fmt.Errorf("%d renderings of %s have not ended, which is the limit: correct the charts and "+
-		"kustomizations of Bundles with reason RenderingFailed, and restart the agent, which cannot stop a rendering", perAccount, of))
+		"kustomizations of Bundles with reason RenderingFailed, then "+restart, perAccount, of))
 }
 
 func tooLong(format string, args ...any) error {
 	return outcome.Because(conditions.ReasonRenderingFailed, fmt.Errorf(format+
-		": a template, its values schema or its kustomization may be endless; correct it, and restart the agent, which cannot stop it", args...))
+		": a template, its values schema or its kustomization may be endless; correct it, then "+restart, args...))
 }

@@ -105,8 +105,8 @@ func TestSecretWithTheNameOfTheValues_Stays(t *testing.T) {
 	w.bundle(t, "web", to("one"), w.confidential(t, "web", `{"a":1}`))
 	w.bundleThat(t, "web", "what is in the way", func(b *fleet.Bundle) bool {
 		text, _ := readyMessage(b)
-		return text == "ErrApplied(1) [Cluster "+w.workspace+"/one: write error: the cluster's namespace has a Secret of the Bundle's name that is not Fleet's; "+
-			"remove that Secret, or give the Bundle another name]"
+		return text == "ErrApplied(1) [Cluster "+w.workspace+"/one: write error: Secret "+before.Namespace+"/web exists and was not created by Fleet: "+
+			"kubectl describe secret -n "+before.Namespace+" web; delete it, or rename the Bundle]"
 	})
 	after, err := secrets.Get(t.Context(), "web", metav1.GetOptions{})
 	must(t, err)

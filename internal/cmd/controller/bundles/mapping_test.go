@@ -232,7 +232,7 @@ func TestMappedBundle_DoesNotReplaceABundleOfThatName(t *testing.T) {
 	home.bundle(t, "web", everywhere)
 	home.bundleThat(t, "web", "who is in the way", func(b *fleet.Bundle) bool {
 		text, _ := readyMessage(b)
-		return text == "ErrApplied(1) [Cluster "+away.workspace+"/far: targeting error: the cluster has a BundleDeployment of another Bundle of this name]"
+		return text == "ErrApplied(1) [Cluster "+away.workspace+"/far: targeting error: a Bundle of the same name from another workspace is already deployed there: rename one of them]"
 	})
 	if still := away.deployment(t, "web", "far", "the same", exists); still.UID != own.UID || still.Labels[fleet.LabelBundleNamespace] != away.workspace {
 		t.Errorf("it was replaced: %+v", still.Labels)

@@ -201,7 +201,7 @@ func TestDeploymentOfAnotherBundle_Stays(t *testing.T) {
 	w.bundle(t, "web", to("one"))
 	w.bundleThat(t, "web", "the reason", func(b *fleet.Bundle) bool {
 		message, _ := readyMessage(b)
-		return message == "ErrApplied(1) [Cluster "+w.workspace+"/one: targeting error: the cluster has a BundleDeployment of another Bundle of this name]"
+		return message == "ErrApplied(1) [Cluster "+w.workspace+"/one: targeting error: a Bundle of the same name from another workspace is already deployed there: rename one of them]"
 	})
 	must(t, w.Delete(t.Context(), client.BundleDeployments, foreign.Namespace, "web"))
 	NewWithT(t).Eventually(func(g Gomega) {

@@ -127,9 +127,9 @@ func isPlace(namespace *corev1.Namespace, cluster *fleet.Cluster) bool {
 
 func takenMessage(namespace *corev1.Namespace, cluster *fleet.Cluster) string {
 	if clusters.ClaimOf(namespace, types.NamespacedName{}) == clusters.NamespaceOfAnother {
-		return "namespace " + namespace.Name + " was made for another Cluster: register this one under another, shorter name"
+		return "namespace " + namespace.Name + " was created for another Cluster: register this one under another, shorter name"
 	}
-	return "namespace " + namespace.Name + " exists and was not made for this Cluster: delete it, or let the Cluster use it with " +
+	return "namespace " + namespace.Name + " exists and was not created for this Cluster: delete it, or let the Cluster use it with " +
 		"`kubectl annotate namespace " + namespace.Name + " " + fleet.AnnotationClusterNamespace + "=" + cluster.Namespace + " " +
 		fleet.AnnotationCluster + "=" + cluster.Name + "`"
 }

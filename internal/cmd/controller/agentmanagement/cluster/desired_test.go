@@ -111,7 +111,7 @@ func TestDecide(t *testing.T) {
 		},
 		"namespace without marks, Cluster is new: it is not used": {
 			in: input{cluster: oneCluster(fresh), namespace: ours(unmarked)},
-			want: outcome{stage: namespaceTaken, addFinalizer: true, processed: taken("namespace " + east + " exists and was not made for this Cluster: " +
+			want: outcome{stage: namespaceTaken, addFinalizer: true, processed: taken("namespace " + east + " exists and was not created for this Cluster: " +
 				"delete it, or let the Cluster use it with `kubectl annotate namespace " + east + " fleet.cattle.io/cluster-namespace=fleet-default fleet.cattle.io/cluster=east`")},
 		},
 		"namespace lost its marks, Cluster uses it: it stays in use": {
@@ -120,7 +120,7 @@ func TestDecide(t *testing.T) {
 		},
 		"namespace of another Cluster: it is not used, whatever the status says": {
 			in:   input{cluster: oneCluster(), namespace: ours(ofWest)},
-			want: outcome{stage: namespaceTaken, processed: taken("namespace " + east + " was made for another Cluster: register this one under another, shorter name")},
+			want: outcome{stage: namespaceTaken, processed: taken("namespace " + east + " was created for another Cluster: register this one under another, shorter name")},
 		},
 		"namespace in the status is another: the computed one is made": {
 			in:   input{cluster: oneCluster(placed("of-old"))},

@@ -27,7 +27,7 @@ import (
 const jobTimeout = 5 * time.Minute
 
 // errPullSecretGone means that a pull secret was deleted after the decision to copy it.
-var errPullSecretGone = errors.New("a pull secret is not there")
+var errPullSecretGone = errors.New("an image pull Secret does not exist")
 
 // errClusterGone means that the Cluster of a job was deleted while the job waited for a worker, or since.
 var errClusterGone = errors.New("the Cluster was deleted")

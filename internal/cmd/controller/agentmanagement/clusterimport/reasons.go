@@ -9,6 +9,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/clusterimport/install"
 	"github.com/fleet-hub/fleet/internal/kube/foreign"
 	kubeconfigs "github.com/fleet-hub/fleet/internal/kube/kubeconfig"
+	"github.com/fleet-hub/fleet/internal/protocol/names"
 	supervisionrule "github.com/fleet-hub/fleet/internal/rules/supervision"
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
@@ -61,7 +62,7 @@ func obstacle(err error) (reason, message string) {
 	case apierrors.IsForbidden(err):
 		return conditions.ReasonDownstreamForbidden, "the kubeconfig's user may not install the agent: it needs the rights of cluster-admin"
 	}
-	return conditions.ReasonError, "the hub could not install the agent and tries again: the cause is in the log of Deployment fleet-controller"
+	return conditions.ReasonError, "the hub could not install the agent and tries again. The cause: kubectl logs -n " + names.SystemNamespace + " deployment/fleet-controller"
 }
 
 // blockedError means that a person has to change something on the hub.

@@ -630,7 +630,7 @@ func TestGrantedCondition_OfEachStage(t *testing.T) {
 		if stage == grant.Rejected {
 			out.Reason, out.Message = "Given", "said"
 		}
-		condition := grantedCondition(out)
+		condition := grantedCondition("ws", out)
 		got[stage] = string(condition.Status) + " " + condition.Reason
 	}
 	want := map[grant.Stage]string{
@@ -640,7 +640,8 @@ func TestGrantedCondition_OfEachStage(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if unreadable := grantedCondition(grant.Outcome{Stage: grant.Done, Unreadable: true}); unreadable.Status != "False" || unreadable.Reason != conditions.ReasonTokenUnknown {
+	unreadable := grantedCondition("ws", grant.Outcome{Stage: grant.Done, ClusterName: "east", Unreadable: true})
+	if unreadable.Status != "False" || unreadable.Reason != conditions.ReasonTokenUnknown || !strings.Contains(unreadable.Message, "run fleet repair east -n ws") {
 		t.Errorf("condition of a credential that the agent cannot read: %+v", unreadable)
 	}
 }

@@ -94,7 +94,7 @@ func isWaiting(out grant.Outcome) bool {
 
 // setStatus writes the status, unless it is unchanged.
 func (h *handler) setStatus(request *fleet.ClusterRegistration, out grant.Outcome) (*fleet.ClusterRegistration, error) {
-	wanted := grantedCondition(out)
+	wanted := grantedCondition(request.Namespace, out)
 	said := conditions.Get(request.Status.Conditions, conditions.Granted)
 	if said != nil && said.Status == wanted.Status && said.Reason == wanted.Reason && said.Message == wanted.Message &&
 		request.Status.Granted == out.Granted && (out.ClusterName == "" || request.Status.ClusterName == out.ClusterName) {
@@ -109,15 +109,16 @@ func (h *handler) setStatus(request *fleet.ClusterRegistration, out grant.Outcom
 	})
 }
 
-// grantedCondition returns the condition for an outcome.
-func grantedCondition(out grant.Outcome) genericcondition.GenericCondition {
+// grantedCondition returns the condition for an outcome of a request in a workspace.
+func grantedCondition(workspace string, out grant.Outcome) genericcondition.GenericCondition {
 	condition := genericcondition.GenericCondition{Type: conditions.Granted, Status: corev1.ConditionFalse}
 	switch {
 	case out.Reason != "":
 		condition.Reason, condition.Message = out.Reason, out.Message
 	case out.Unreadable:
 		condition.Reason = conditions.ReasonTokenUnknown
-		condition.Message = "The agent cannot read its credential: label " + fleet.LabelRegistrationToken + " of this ClusterRegistration names no ClusterRegistrationToken of this namespace. Register the agent with an existing token."
+		condition.Message = "label " + fleet.LabelRegistrationToken + " of this ClusterRegistration names no ClusterRegistrationToken of this namespace, so that the agent cannot read its credential: " +
+			"run fleet repair " + out.ClusterName + " -n " + workspace + ", which creates a token or reinstalls the agent"
 	case out.Stage == grant.Done, out.Stage == grant.Minting:
 		condition.Status = corev1.ConditionTrue
 		if out.LeftOut != "" {

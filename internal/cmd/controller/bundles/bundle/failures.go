@@ -22,7 +22,7 @@ const writeError = "write error: "
 
 // errForeign means that the cluster's namespace has a BundleDeployment of this name that was made from a Bundle of the
 // same name in another namespace.
-var errForeign = errors.New("the cluster has a BundleDeployment of another Bundle of this name")
+var errForeign = errors.New("a Bundle of the same name from another workspace is already deployed there: rename one of them")
 
 // errContentTooLarge means that the Content of a Bundle cannot be stored.
 var errContentTooLarge = errors.New("resources: their Content is larger than the API server accepts; make them smaller, or split them into several Bundles")
@@ -61,13 +61,13 @@ type failures map[string]failure
 
 // add records an error that a user has to act on. It returns the error if the write has to be retried. An internal
 // server error mostly means that an admission webhook cannot be reached.
-func (f failures) add(namespace string, err error) error {
+func (f failures) add(namespace, name string, err error) error {
 	switch {
 	case errors.Is(err, errForeign):
 		f[namespace] = failure{message: selection.TargetingError + errForeign.Error()}
 		return nil // the deletion of the other BundleDeployment enqueues the Bundle
 	case errors.Is(err, values.ErrTaken):
-		f[namespace] = failure{message: writeError + values.ErrTaken.Error()}
+		f[namespace] = failure{message: writeError + "Secret " + namespace + "/" + name + " exists and was not created by Fleet: kubectl describe secret -n " + namespace + " " + name + "; delete it, or rename the Bundle"}
 	case answers.IsForObject(err):
 		f[namespace] = failure{message: writeError + answers.Message(err)}
 	case apierrors.IsInternalError(err):

@@ -27,7 +27,8 @@ func TestFailures(t *testing.T) {
 		uncertain bool
 		again     bool
 	}{
-		"another Bundle has the name":  {errForeign, "targeting error: the cluster has a BundleDeployment of another Bundle of this name", false, false},
+		"another Bundle has the name":  {errForeign, "targeting error: a Bundle of the same name from another workspace is already deployed there: rename one of them", false, false},
+		"a Secret has the name":        {fmt.Errorf("writing: %w", values.ErrTaken), "write error: Secret b/web exists and was not created by Fleet: kubectl describe secret -n b web; delete it, or rename the Bundle", false, true},
 		"the namespace is terminating": {apierrors.NewForbidden(resource, "web", errors.New("it is being terminated")), `write error: bundledeployments.fleet.cattle.io "web" is forbidden: it is being terminated`, false, true},
 		"the store refuses it":         {errors.New("etcdserver: request is too large"), "write error: etcdserver: request is too large", false, true},
 		"the API server refuses it":    {tooLarge, "write error: limit is 3145728", false, true},
@@ -47,7 +48,7 @@ func TestFailures(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			failed := failures{}
-			if again := failed.add("b", test.err); (again != nil) != test.again {
+			if again := failed.add("b", "web", test.err); (again != nil) != test.again {
 				t.Errorf("to be tried again: %v, want %v", again, test.again)
 			}
 			before := selection.Outcome{Targets: []selection.Target{{Namespace: "a"}, {Namespace: "b"}, {Namespace: "c", Failure: "of its own"}}}

@@ -107,7 +107,7 @@ func (p *progress) add(bd *fleet.BundleDeployment, err error) error {
 	case certain:
 		p.round.refused++
 	}
-	if err = p.failed.add(bd.Namespace, err); err != nil {
+	if err = p.failed.add(bd.Namespace, bd.Name, err); err != nil {
 		return fmt.Errorf("writing %s: %w", reconcile.KeyOf(bd), err)
 	}
 	return nil

@@ -42,7 +42,7 @@ func (h *handler) prune(ctx context.Context, bd *fleet.BundleDeployment) error {
 	}
 	if failed != nil {
 		h.copied.search(bd.UID)
-		return fmt.Errorf("taking away copies in %s: %w", bd.Namespace, failed)
+		return fmt.Errorf("deleting copies in namespace %s: %w", bd.Namespace, failed)
 	}
 	return nil
 }

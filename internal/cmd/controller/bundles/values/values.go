@@ -25,7 +25,7 @@ import (
 )
 
 // ErrTaken means that the values cannot be written, because a Secret of another type has that name.
-var ErrTaken = errors.New("the cluster's namespace has a Secret of the Bundle's name that is not Fleet's; remove that Secret, or give the Bundle another name")
+var ErrTaken = errors.New("a Secret of the BundleDeployment's name exists and was not created by Fleet")
 
 // Store writes values Secrets. It is safe for concurrent use.
 type Store struct {
