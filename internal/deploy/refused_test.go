@@ -14,14 +14,14 @@ import (
 )
 
 // The hub reports the deletion, and rejects the agent for a moment.
-func TestRemove_HubRejectsTheAgent_AsksAgainAfterAMinute(t *testing.T) {
+func TestRemove_HubRejectsTheAgent_AsksAgainLater(t *testing.T) {
 	for name, test := range map[string]struct {
 		code   int
 		cached bool
 		later  []string
 	}{
-		"rejected credential":                {http.StatusUnauthorized, false, []string{"hello after 1m0s"}},
-		"missing right":                      {http.StatusForbidden, false, []string{"hello after 1m0s"}},
+		"rejected credential":                {http.StatusUnauthorized, false, []string{"hello after 5m0s"}},
+		"missing right":                      {http.StatusForbidden, false, []string{"hello after 5m0s"}},
 		"missing right, and it exists again": {http.StatusForbidden, true, nil},
 		"server error: the queue asks again": {http.StatusInternalServerError, false, nil},
 	} {

@@ -19,7 +19,7 @@ import (
 
 // refusedRetry is the time until the agent asks again about a deleted BundleDeployment, if the hub has rejected its credential
 // or rights. This can last for a moment only, such as while the hub's API server starts.
-const refusedRetry = time.Minute
+const refusedRetry = 5 * time.Minute
 
 // remove removes everything that a deleted BundleDeployment has left in the cluster.
 func (d *deployer) remove(ctx context.Context, name string) error {

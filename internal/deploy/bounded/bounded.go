@@ -104,21 +104,21 @@ func (r *Renderings) Render(set placement.Set, account string, release placement
 	if !r.begin(release, deployment) {
 		return nil, tooLong("release %s is still being rendered by an earlier attempt", release)
 	}
-	leave := func() {}
+	leave, leaveTurn := func() {}, func() {}
 	if set != r.options.Agent {
-		var err error
-		if leave, err = r.enter(account); err != nil {
-			r.end(release, deployment)
-			return nil, err
+		ended, err := r.endedDuring(release, deployment)
+		switch {
+		case err == nil && ended:
+			leave, leaveTurn, err = r.enterAlone(account, release)
+		case err == nil:
+			leave, err = r.enter(account)
 		}
-		leaveTurn, err := r.turn(account, release, deployment)
 		if err != nil {
-			leave()
 			r.end(release, deployment)
 			return nil, err
 		}
-		defer leaveTurn()
 	}
+	defer leaveTurn()
 	r.record(r.journal.begin, release, deployment)
 	type result struct {
 		rendered map[string]string
@@ -156,42 +156,53 @@ func (r *Renderings) Run(set placement.Set, account string, release placement.Re
 	return err
 }
 
-// turn waits for the place of the renderings that have ended a process, and returns the function that gives it back. All others
-// need none. It refuses one that has ended too many. The caller has a place of the account.
-func (r *Renderings) turn(account string, release placement.Release, deployment string) (leave func(), err error) {
+// endedDuring reports whether a process has ended during a rendering. It returns an error if too many have.
+func (r *Renderings) endedDuring(release placement.Release, deployment string) (bool, error) {
 	r.mu.Lock()
-	ended, own := r.journal.endedDuring(release, deployment), r.accounts[account].turn
+	ended := r.journal.endedDuring(release, deployment)
 	r.mu.Unlock()
-	switch {
-	case ended == 0:
-		return func() {}, nil
-	case ended >= mostEnded && r.options.Clock().Before(r.started.Add(refusal)):
-		return nil, outcome.Because(conditions.ReasonRenderingFailed, fmt.Errorf("the agent's process has ended %d times while it rendered the chart of release "+
+	if ended >= mostEnded && r.options.Clock().Before(r.started.Add(refusal)) {
+		return true, outcome.Because(conditions.ReasonRenderingFailed, fmt.Errorf("the agent's process has ended %d times while it rendered the chart of release "+
 			"%s, probably for lack of memory: correct what its templates or its kustomization produce, or raise the memory limit of the agent; "+
 			"the agent tries this again %s after its start", ended, release, refusal))
 	}
-	timer := time.NewTimer(Limit)
-	defer timer.Stop()
-	taken := []chan struct{}{}
-	leave = func() {
-		for _, place := range taken {
-			<-place
-		}
+	return ended > 0, nil
+}
+
+// enterAlone is enter for a rendering during which a process has ended. Such renderings run one after the other, and leaveTurn lets
+// the next one run. Only one of an account occupies a place while it waits.
+func (r *Renderings) enterAlone(account string, release placement.Release) (leave, leaveTurn func(), err error) {
+	limit := time.NewTimer(Limit)
+	defer limit.Stop()
+	p := r.limitOf(account)
+	if err := r.wait(p.turn, limit, release); err != nil {
+		r.leave(account, p)
+		return nil, nil, err
 	}
-	for _, place := range []chan struct{}{own, r.alone} {
-		select {
-		case place <- struct{}{}:
-			taken = append(taken, place)
-			continue
-		case <-r.options.Stopped:
-			err = access.ErrStopped
-		case <-timer.C:
-			err = tooLong("release %s waits for the rendering of another one", release)
+	leaveOwn := func() {
+		<-p.turn
+		r.leave(account, p)
+	}
+	if leave, err = r.enter(account); err == nil {
+		if err = r.wait(r.alone, limit, release); err == nil {
+			return leave, func() { <-r.alone; leaveOwn() }, nil
 		}
 		leave()
-		return nil, err
 	}
-	return leave, nil
+	leaveOwn()
+	return nil, nil, err
+}
+
+// wait takes a place before limit fires.
+func (r *Renderings) wait(place chan struct{}, limit *time.Timer, release placement.Release) error {
+	select {
+	case place <- struct{}{}:
+		return nil
+	case <-r.options.Stopped:
+		return access.ErrStopped
+	case <-limit.C:
+		return tooLong("release %s waits for the rendering of another one", release)
+	}
 }
 
 // begin counts a rendering. It returns false if too many of the release have not ended.

@@ -188,6 +188,11 @@ func TestInterruptedRenderingsOfOneAccount_KeepOthersWaitingForOneOnly(t *testin
 		if runs(other) {
 			t.Fatal("two interrupted renderings run at the same time")
 		}
+		for i := range perAccount - 1 { // those that wait occupy no place
+			if !runs(p.renderAs("endless", next, users, placement.Release{Namespace: "healthy", Name: strconv.Itoa(i)}, "1")) {
+				t.Error("a rendering that was not interrupted has no place")
+			}
+		}
 		<-time.After(Limit - 3*time.Second) // the first endless one ends waiting
 		synctest.Wait()
 		if !runs(other) {

@@ -80,14 +80,17 @@ func (e *redactedError) Unwrap() error { return e.cause }
 
 // An API server repeats the content of a patch that it refuses, quoted, before the cause.
 var (
-	unknownField    = regexp.MustCompile(`(?s)^.*strict decoding error: (.*)$`)
-	repeatedContent = regexp.MustCompile(`(?s)( *"" is invalid: )?patch: Invalid value: ".*": `)
+	unknownField    = regexp.MustCompile(`(?s)^.*strict decoding error: (.*)$`) // not that of a webhook
+	repeatedContent = regexp.MustCompile(`(?s)^ *"" is invalid: patch: Invalid value: ".*": `)
 )
+
+// webhookDenial begins the answer of an admission webhook that refuses an object.
+const webhookDenial = "admission webhook "
 
 // IsUnknownField reports whether an API server has refused an object because of a field that it does not know.
 func IsUnknownField(err error) bool {
 	var refusal apierrors.APIStatus
-	return errors.As(err, &refusal) && unknownField.MatchString(err.Error())
+	return errors.As(err, &refusal) && unknownField.MatchString(err.Error()) && !strings.HasPrefix(err.Error(), webhookDenial)
 }
 
 // WithoutContent returns the refusal of an API server without the object's content. For an unknown field, it names only the field.
@@ -98,7 +101,10 @@ func WithoutContent(err error) error {
 		return err
 	}
 	text := repeatedContent.ReplaceAllLiteralString(err.Error(), "")
-	if text = unknownField.ReplaceAllString(text, "$1: correct or remove the field"); text == err.Error() {
+	if IsUnknownField(err) {
+		text = unknownField.ReplaceAllString(text, "$1: correct or remove the field")
+	}
+	if text == err.Error() {
 		return err
 	}
 	return &redactedError{text: text, cause: err}

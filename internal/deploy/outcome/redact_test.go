@@ -22,7 +22,11 @@ func TestWithoutContent_LeavesTheCause(t *testing.T) {
 		"create with an unknown field": {apierrors.NewBadRequest(`Secret in version "v1" cannot be handled as a Secret: strict decoding error: unknown field "datax"`), `unknown field "datax": correct or remove the field`},
 		"patch with unknown fields":    {patch(`strict decoding error: unknown field "datax", unknown field "metadata.lables"`), `unknown field "datax", unknown field "metadata.lables": correct or remove the field`},
 		"patch with a wrong type":      {patch("json: cannot unmarshal number into Go struct field Secret.stringData of type string"), "json: cannot unmarshal number into Go struct field Secret.stringData of type string"},
-		"invalid value of one field":   {apierrors.NewInvalid(schema.GroupKind{Kind: "Thing"}, "a", field.ErrorList{field.Invalid(field.NewPath("spec", "size"), 5, "too large")}), `Thing "a" is invalid: spec.size: Invalid value: 5: too large`},
+		"an admission webhook":         {apierrors.NewBadRequest(`admission webhook "x.io" denied the request: strict decoding error: unknown field "a"`), `admission webhook "x.io" denied the request: strict decoding error: unknown field "a"`},
+		"a field called patch": {apierrors.NewInvalid(schema.GroupKind{Kind: "Thing"}, "a", field.ErrorList{
+			field.Invalid(field.NewPath("spec", "patches").Index(0).Child("patch"), "integer", "wrong"), field.Invalid(field.NewPath("spec", "prune"), "string", "wrong, too"),
+		}), `Thing "a" is invalid: [spec.patches[0].patch: Invalid value: "integer": wrong, spec.prune: Invalid value: "string": wrong, too]`},
+		"invalid value of one field": {apierrors.NewInvalid(schema.GroupKind{Kind: "Thing"}, "a", field.ErrorList{field.Invalid(field.NewPath("spec", "size"), 5, "too large")}), `Thing "a" is invalid: spec.size: Invalid value: 5: too large`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := WithoutContent(test.err)

@@ -23,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/cli-runtime/pkg/resource"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/util/retry"
 
 	"github.com/fleet-hub/fleet/internal/deploy/access"
@@ -93,7 +94,6 @@ type Client struct {
 	ignored  drift.Input // without objects: what an update with Only does not change
 	// madeNamespace is true if the operation has created the release's namespace.
 	madeNamespace bool
-	wroteCRD      atomic.Bool
 }
 
 func New(identity *access.Identity, key placement.Release, stopped <-chan struct{}) *Client {
@@ -117,14 +117,17 @@ func (c *Client) IsReachable() error { return nil }
 
 // Create implements kube.Interface. The list is empty for a hook of a former revision that Build left out.
 func (c *Client) Create(list kube.ResourceList) (*kube.Result, error) {
-	return &kube.Result{Created: list}, inBatches(list, c.create)
+	return &kube.Result{Created: list}, inBatches(list, func(info *resource.Info) error { return c.create(info) })
 }
 
-func (c *Client) create(info *resource.Info) error {
+// create creates an object. accepted are lists of objects whose content the API server has accepted.
+func (c *Client) create(info *resource.Info, accepted ...kube.ResourceList) error {
 	if err := c.confine(info); err != nil {
 		return err
 	}
-	object, err := c.send(info, func() (runtime.Object, error) { return c.checking(info).Create(info.Namespace, true, info.Object) })
+	object, err := c.send(info, func() (runtime.Object, error) {
+		return c.checking(info, accepted...).Create(info.Namespace, true, info.Object)
+	})
 	if err != nil && !apierrors.IsAlreadyExists(err) && c.isOwnNamespace(info) && c.NamespaceExists() {
 		err = apierrors.NewAlreadyExists(info.Mapping.Resource.GroupResource(), info.Name) // Helm accepts this error
 	}
@@ -267,19 +270,17 @@ func contentOf(object runtime.Object) map[string]any {
 	return content
 }
 
-// schemaDelay is the longest time until the API server uses the schema of a changed CustomResourceDefinition.
+// schemaDelay is how long a write waits until the API server uses the schema of a changed CustomResourceDefinition.
 const schemaDelay = 10 * time.Second
 
-// send writes an object and returns the API server's answer. If this operation has written a CustomResourceDefinition, send repeats a
-// write that is refused because of an unknown field: the API server may not use the new schema yet.
+// send writes an object and returns the API server's answer. It repeats a write of a custom resource that is refused because of an
+// unknown field: this bundle or another one may just have written the CustomResourceDefinition with the field.
 func (c *Client) send(info *resource.Info, write func() (runtime.Object, error)) (answer runtime.Object, err error) {
-	_ = wait.PollUntilContextTimeout(wait.ContextForChannel(c.stopped), 100*time.Millisecond, schemaDelay, true, func(context.Context) (bool, error) {
+	isBuiltIn := scheme.Scheme.IsGroupRegistered(info.Mapping.GroupVersionKind.Group)
+	_ = wait.PollUntilContextTimeout(wait.ContextForChannel(c.stopped), 500*time.Millisecond, schemaDelay, true, func(context.Context) (bool, error) {
 		answer, err = write()
-		return !c.wroteCRD.Load() || !outcome.IsUnknownField(err), nil
+		return isBuiltIn || !outcome.IsUnknownField(err), nil
 	})
-	if err == nil && manifest.IsCRD(info.Mapping.GroupVersionKind) {
-		c.wroteCRD.Store(true)
-	}
 	return answer, outcome.WithoutContent(err)
 }
 

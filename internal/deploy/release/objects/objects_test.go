@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -345,6 +346,8 @@ func TestUnknownFields_AreRefusedInNewContent(t *testing.T) {
 		want                                          string
 	}{
 		"created: refused":                                  {missing: true, want: "Strict"},
+		"created again, as deployed: accepted":              {missing: true, former: []kube.ResourceList{list(2)}},
+		"created again, changed: refused":                   {missing: true, former: []kube.ResourceList{list(1)}, want: "Strict"},
 		"created by a rollback: accepted":                   {missing: true, rollback: true},
 		"changed: refused":                                  {former: []kube.ResourceList{list(1)}, want: "Strict"},
 		"changed by a rollback: accepted":                   {former: []kube.ResourceList{list(1)}, rollback: true},
@@ -401,48 +404,43 @@ func TestUnknownFields_AreRefusedInNewContent(t *testing.T) {
 	}
 }
 
-func TestUnknownField_IsTriedAgainAfterCRDWasWritten(t *testing.T) {
-	const crd = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: things.x.io}\nspec: {group: x.io}\n"
-	const refusal = `{"apiVersion":"v1","kind":"Status","status":"Failure","reason":"BadRequest","code":400,"message":"Thing in version \"v1\" cannot be handled as a Thing: strict decoding error: unknown field \"spec.size\""}`
+func TestUnknownField_OfCustomResourceIsTriedAgain(t *testing.T) {
+	const refusal = `{"apiVersion":"v1","kind":"Status","status":"Failure","reason":"BadRequest","code":400,"message":"strict decoding error: unknown field \"size\""}`
+	const custom = "apiVersion: gateway.networking.k8s.io/v1\nkind: Thing\nmetadata: {name: a, namespace: web}\n"
 	for name, test := range map[string]struct {
-		list     []string
+		text     string
 		stops    bool // the agent
 		requests int
 	}{
-		"with the CRD: tried again":              {[]string{crd}, false, 3},
-		"with the CRD, the agent stops: refused": {[]string{crd}, true, 1},
-		"with another object: refused":           {[]string{"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: web}\n"}, false, 1},
-		"without another object: refused":        {nil, false, 1},
+		"custom resource: tried again":              {custom, false, 3},
+		"custom resource, the agent stops: refused": {custom, true, 1},
+		"built-in kind: refused":                    {"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: web}\n", false, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			requests := 0
-			rest := &fake.RESTClient{NegotiatedSerializer: resource.UnstructuredPlusDefaultContentConfig().NegotiatedSerializer,
-				Client: fake.CreateHTTPClient(func(r *http.Request) (*http.Response, error) {
-					if strings.HasSuffix(r.URL.Path, "/things") {
+			synctest.Test(t, func(t *testing.T) {
+				requests := 0
+				info := infoOf(t, test.text)
+				info.Source, info.Namespace = fromBundle, "web"
+				info.Client = &fake.RESTClient{NegotiatedSerializer: resource.UnstructuredPlusDefaultContentConfig().NegotiatedSerializer,
+					Client: fake.CreateHTTPClient(func(r *http.Request) (*http.Response, error) {
 						if requests++; requests < 3 {
 							return answer(http.StatusBadRequest, refusal), nil
 						}
-					}
-					sent, err := io.ReadAll(r.Body)
-					return answer(http.StatusCreated, string(sent)), err
-				})}
-			stopped := make(chan struct{})
-			if test.stops {
-				close(stopped)
-			}
-			var list kube.ResourceList
-			for _, text := range append(test.list, "apiVersion: x.io/v1\nkind: Thing\nmetadata: {name: a, namespace: web}\nspec: {size: 1}\n") {
-				info := infoOf(t, text)
-				info.Client, info.Source, info.Namespace = rest, fromBundle, "web"
-				list = append(list, info)
-			}
-			_, err := New(&access.Identity{}, placement.Release{}, stopped).Create(list)
-			if requests != test.requests || (err == nil) != (test.requests == 3) {
-				t.Errorf("%d requests, error %v; want %d requests", requests, err, test.requests)
-			}
-			if want := `creating thing.x.io web/a: unknown field "spec.size": correct or remove the field`; err != nil && err.Error() != want {
-				t.Errorf("error %q, want %q", err, want)
-			}
+						sent, err := io.ReadAll(r.Body)
+						return answer(http.StatusCreated, string(sent)), err
+					})}
+				stopped := make(chan struct{})
+				if test.stops {
+					close(stopped)
+				}
+				_, err := New(&access.Identity{}, placement.Release{}, stopped).Create(kube.ResourceList{info})
+				if requests != test.requests || (err == nil) != (test.requests == 3) {
+					t.Errorf("%d requests, error %v; want %d requests", requests, err, test.requests)
+				}
+				if err != nil && !strings.HasSuffix(err.Error(), ` web/a: unknown field "size": correct or remove the field`) {
+					t.Errorf("error %q", err)
+				}
+			})
 		})
 	}
 }

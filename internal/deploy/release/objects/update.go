@@ -183,16 +183,16 @@ func (c *Client) update(former, others []kube.ResourceList, target *resource.Inf
 	if err := c.confine(target); err != nil {
 		return false, err
 	}
-	live, err := c.helper(target).Get(target.Namespace, target.Name)
-	if apierrors.IsNotFound(err) {
-		return true, c.create(target)
-	}
-	if err != nil {
-		return false, fmt.Errorf("reading %s: %w", describeInfo(target), err)
-	}
 	accepted := others
 	if len(former) > 0 && !c.Undeployed {
 		accepted = append(slices.Clone(others), former[0]) // the other lists of former are failed revisions
+	}
+	live, err := c.helper(target).Get(target.Namespace, target.Name)
+	if apierrors.IsNotFound(err) {
+		return true, c.create(target, accepted...)
+	}
+	if err != nil {
+		return false, fmt.Errorf("reading %s: %w", describeInfo(target), err)
 	}
 	writer := c.checking(target, accepted...)
 	if force {

@@ -76,6 +76,10 @@ func (h *handler) tryAll(ctx context.Context) {
 		}
 		if accepts {
 			accepted[one.signer] = true
+			if h.rejectionOf(one.of.String()).is(one.token) { // it was a mistake
+				h.rejected.Delete(one.of.String())
+				reconcile.Enqueue(h.app.ClusterRegistrationTokens)(one.of)
+			}
 			continue
 		}
 		h.app.Log.Warn("the API server no longer accepts the bearer token of a token", "token", one.of.String())

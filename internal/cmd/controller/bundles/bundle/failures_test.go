@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/outcomes"
+	"github.com/fleet-hub/fleet/internal/cmd/controller/bundles/values"
 	"github.com/fleet-hub/fleet/internal/rules/selection"
 )
 

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -54,8 +55,8 @@ func Connect(ctx context.Context, cfg *rest.Config, kinds []Kind, log *slog.Logg
 	return Await(ctx, client, kinds, log)
 }
 
-// Await returns when the caches have all objects that the API server has now, in this version or a later one. It returns
-// ErrLagging if that takes longer than a minute.
+// Await returns when the caches have all objects that the API server has now, in this version or a later one, and none that
+// was deleted before. It returns ErrLagging if that takes longer than a minute.
 func Await(ctx context.Context, client metadata.Interface, kinds []Kind, log *slog.Logger) error {
 	delivered := time.NewTimer(lastWrites)
 	defer delivered.Stop()
@@ -76,25 +77,25 @@ func Await(ctx context.Context, client metadata.Interface, kinds []Kind, log *sl
 
 func (k Kind) await(ctx context.Context, client metadata.Interface, log *slog.Logger) error {
 	var missing map[string]string // the versions in the first list; later lists only show deletions
+	var deleted []string          // keys that were in the cache, but not in the first list
 	for wait := shortest; ; wait = min(2*wait, longest) {
 		live, err := k.list(ctx, client)
+		isLive := func(key string) bool { _, exists := live[key]; return exists }
 		if err == nil && missing == nil {
-			missing = maps.Clone(live)
+			missing, deleted = maps.Clone(live), slices.DeleteFunc(k.Cache.ListKeys(), isLive)
 		}
-		maps.DeleteFunc(missing, func(key, version string) bool {
-			_, exists := live[key]
-			return err == nil && !exists || k.has(key, version)
-		})
-		if err == nil && len(missing) == 0 {
+		maps.DeleteFunc(missing, func(key, version string) bool { return err == nil && !isLive(key) || k.has(key, version) })
+		deleted = slices.DeleteFunc(deleted, func(key string) bool { return isLive(key) || !k.has(key, "") })
+		if err == nil && len(missing)+len(deleted) == 0 {
 			return nil
 		}
 		if wait == longest {
-			log.Info("waiting for the cache to become current", "kinds", k.Resource.GroupResource().String(), "objects", len(missing), "error", err)
+			log.Info("waiting for the cache to become current", "kinds", k.Resource.GroupResource().String(), "objects", len(missing)+len(deleted), "error", err)
 		}
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():
-			return errors.Join(fmt.Errorf("waiting for %d %s: %w", len(missing), k.Resource.GroupResource(), context.Cause(ctx)), err)
+			return errors.Join(fmt.Errorf("waiting for %d %s: %w", len(missing)+len(deleted), k.Resource.GroupResource(), context.Cause(ctx)), err)
 		}
 	}
 }
@@ -120,7 +121,7 @@ func (k Kind) list(ctx context.Context, client metadata.Interface) (map[string]s
 	return versions, nil
 }
 
-// has reports whether the cache has this version of an object or a later one.
+// has reports whether the cache has this version of an object or a later one. Any version is later than "".
 func (k Kind) has(key, version string) bool {
 	cached, exists, err := k.Cache.GetByKey(key)
 	if err != nil || !exists {
@@ -129,6 +130,9 @@ func (k Kind) has(key, version string) bool {
 	object, err := meta.Accessor(cached)
 	if err != nil {
 		return false
+	}
+	if version == "" {
+		return true
 	}
 	order, err := resourceversion.CompareResourceVersion(object.GetResourceVersion(), version)
 	return err != nil || order >= 0 // only numbers can be compared

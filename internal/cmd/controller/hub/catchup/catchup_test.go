@@ -67,10 +67,15 @@ func TestAwait_WaitsUntilTheCacheHasAllListedObjects(t *testing.T) {
 		after        func(*metadatafake.FakeMetadataClient, cache.Store)
 		waits        bool // for after
 	}{
-		"no objects: does not wait":                        {},
-		"same version: does not wait":                      {live: cluster("10"), cached: cluster("10")},
-		"later version, with more digits: does not wait":   {live: cluster("9"), cached: cluster("10")},
-		"deleted, and still in the cache: does not wait":   {cached: cluster("10")},
+		"no objects: does not wait":                      {},
+		"same version: does not wait":                    {live: cluster("10"), cached: cluster("10")},
+		"later version, with more digits: does not wait": {live: cluster("9"), cached: cluster("10")},
+		"deleted: waits until the cache does not have it": {cached: cluster("10"), waits: true, after: func(_ *metadatafake.FakeMetadataClient, store cache.Store) {
+			_ = store.Delete(cluster("10")) // the key function cannot fail
+		}},
+		"created meanwhile, and in the cache: waits for nothing else": {cached: cluster("10"), waits: true, after: func(client *metadatafake.FakeMetadataClient, _ cache.Store) {
+			_ = client.Tracker().Create(fleet.SchemeGroupVersion.WithResource("clusters"), cluster("11"), "ws") // it does not exist
+		}},
 		"version without a number: does not wait":          {live: cluster("x"), cached: cluster("y")},
 		"missing: waits until it arrives":                  {live: cluster("10"), after: arrives("10"), waits: true},
 		"missing: waits until a later version arrives":     {live: cluster("10"), after: arrives("12"), waits: true},
