@@ -152,7 +152,7 @@ func TestNoIdentityAndNoBootstrapSecret_ExitsAndJoinsAfterRestart(t *testing.T) 
 	t.Parallel()
 	s := newSite(t, "nothing")
 	s.startPod(first)
-	s.expectLog(first, "fleetagent: "+registering.ErrNoIdentity.Error()+": there is no Secret fleet-agent and no Secret fleet-agent-bootstrap; create", 1)
+	s.expectLog(first, "fleetagent: "+registering.ErrNoIdentity.Error()+": there is no Secret fleet-agent and no Secret fleet-agent-bootstrap; run on the hub: fleet repair CLUSTER -n WORKSPACE", 1)
 	s.eventually("a restart", func(context.Context) error {
 		if s.restarts(first) == 0 {
 			return errors.New("there was none")

@@ -310,7 +310,7 @@ func stuck(in Input) Outcome {
 func missing(in Input) error {
 	switch {
 	case in.BootstrapProblem != nil:
-		return fmt.Errorf("%w: %w; %s", ErrBootstrapUnusable, in.BootstrapProblem, remedyBootstrap)
+		return fmt.Errorf("%w: %w; %s", ErrBootstrapUnusable, in.BootstrapProblem, remedyToken)
 	case in.Bootstrap != nil:
 		return fmt.Errorf("%w: %w; correct ConfigMap %s", ErrBootstrapUnusable, in.ConfigProblem, names.Agent)
 	case in.Stored != nil && in.Stored.LastAnswer.Answer == Untrusted && len(in.Stored.CA) == 0:
@@ -323,9 +323,9 @@ func missing(in Input) error {
 		return fmt.Errorf("%w; %s", ErrIdentityRejected, remedyBootstrap)
 	case in.StoredProblem != nil:
 		return fmt.Errorf("%w: Secret %s is unreadable: %w, and there is no Secret %s; %s",
-			ErrNoIdentity, names.Agent, in.StoredProblem, names.AgentBootstrap, remedyBootstrap)
+			ErrNoIdentity, names.Agent, in.StoredProblem, names.AgentBootstrap, remedyToken)
 	}
-	return fmt.Errorf("%w: there is no Secret %s and no Secret %s; %s", ErrNoIdentity, names.Agent, names.AgentBootstrap, remedyBootstrap)
+	return fmt.Errorf("%w: there is no Secret %s and no Secret %s; %s", ErrNoIdentity, names.Agent, names.AgentBootstrap, remedyToken)
 }
 
 // turnedAway returns the step if the hub rejects the import token, or if its certificate is not trusted.

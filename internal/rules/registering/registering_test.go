@@ -317,6 +317,7 @@ func expectStep(t *testing.T, in Input, want Outcome, kind error) {
 // The errors with which an agent ends, or which it reports while it waits: what is wrong, and what to do.
 func TestDecide_ErrorsNameCauseAndRemedy(t *testing.T) {
 	const provide = "; run on the hub: fleet repair CLUSTER -n WORKSPACE"
+	const create = provide + ", or, if the cluster has no Cluster yet: fleet token create CLUSTER --cluster CLUSTER -n WORKSPACE"
 	here := agentBootstrap(agentHub)
 	tests := map[string]struct {
 		in   Input
@@ -325,16 +326,16 @@ func TestDecide_ErrorsNameCauseAndRemedy(t *testing.T) {
 		"nothing there": {
 			in: agentState(),
 			want: "the agent has neither a credential nor a bootstrap secret: there is no Secret fleet-agent and no Secret fleet-agent-bootstrap" +
-				provide,
+				create,
 		},
 		"an unreadable credential": {
 			in: agentState(agentStoredProblem),
 			want: "the agent has neither a credential nor a bootstrap secret: Secret fleet-agent is unreadable: incomplete, " +
-				"and there is no Secret fleet-agent-bootstrap" + provide,
+				"and there is no Secret fleet-agent-bootstrap" + create,
 		},
 		"an unreadable bootstrap secret": {
 			in:   agentState(agentBootstrapProblem),
-			want: "the bootstrap secret cannot be used: bootstrap secret: incomplete" + provide,
+			want: "the bootstrap secret cannot be used: bootstrap secret: incomplete" + create,
 		},
 		"an unreadable configuration": {
 			in:   agentState(here, agentConfigProblem),
@@ -357,7 +358,7 @@ func TestDecide_ErrorsNameCauseAndRemedy(t *testing.T) {
 		"a rejected token": {
 			in: agentState(here, agentTokenSaid(Rejected, time.Hour)),
 			want: `the hub rejected the registration token (ClusterRegistrationToken "t1" in namespace "fleet-default"): ` +
-				"it has expired or was deleted" + provide + ", or, if the cluster has no Cluster yet: fleet token create CLUSTER --cluster CLUSTER -n WORKSPACE",
+				"it has expired or was deleted" + create,
 		},
 		"an untrusted hub": {
 			in: agentState(here, agentTokenSaid(Untrusted, time.Hour)),

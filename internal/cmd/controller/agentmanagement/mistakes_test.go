@@ -213,7 +213,7 @@ func TestRequestMistakes_AreReportedAndAnsweredAfterRepair(t *testing.T) {
 		},
 		"a token that is gone": func(s *scene) {
 			_, request := ask(s, func(r *fleet.ClusterRegistration) { r.Labels[fleet.LabelRegistrationToken] = "gone" })
-			s.expectRequestTold(request, conditions.ReasonTokenUnknown, "Register the agent with an existing token")
+			s.expectRequestTold(request, conditions.ReasonTokenUnknown, "which creates a token or reinstalls the agent")
 			s.joins("t1", "late")
 		},
 	}
