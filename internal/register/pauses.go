@@ -25,8 +25,7 @@ const (
 
 // retries are the times at which each operation is tried next.
 type retries struct {
-	looks, probes, moves, credentialTests, requests, repeats, writes, deletions, renewals pace.Pace
-	recoveries, keptLoads, refreshes, documents                                           pace.Pace
+	looks, probes, moves, credentialTests, requests, repeats, writes, deletions, renewals, recoveries, keptLoads, refreshes, documents pace.Pace
 }
 
 func newRetries(random io.Reader) retries {
@@ -50,9 +49,8 @@ func (a *agent) isAttending() bool {
 	return a.serving != nil && a.answer.Answer == registering.Accepted
 }
 
-// pause waits for d. It returns early if one of the agent's Secrets or its configuration changes, or if the work ends. It
-// also returns early if the token in use is due, or if the hub rejects an identity that it has accepted so far. It reports
-// whether d has passed.
+// pause waits for d and reports whether it has passed. It returns early if a Secret or the configuration changes, if the work
+// ends, if the token in use is due, or if the hub rejects an identity that it has accepted so far.
 func (a *agent) pause(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return ctx.Err() == nil
