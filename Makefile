@@ -68,12 +68,17 @@ lab-down: ## End them, and remove all of them.
 # How many packages are tested at once. The processors are busy with as many packages as there are of them.
 ATONCE ?= $(shell getconf _NPROCESSORS_ONLN)
 
+# Tests write the controllers' requests here: outside of the checkout, because Go does not cache the result of a test that
+# has written a file in it. A new name is a new run of these tests.
+RECORDED := bin/requests
+CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/fleet-hub
+
 test: ## Run every test but e2e/recovery: rules, controllers and user stories on real API servers.
 	@go run ./dev/plane/prebuild
-	@mkdir -p bin && { ls -d bin/requests.* || mktemp -d bin/requests.XXXXXX; } >/dev/null 2>&1 # a new name is a new run for Go's cache
-	@FLEET_AUDIT_DIR="$$(ls -d $(CURDIR)/bin/requests.*)" \
+	@mkdir -p bin $(CACHE) && { [ -d "$$(cat $(RECORDED) 2>/dev/null)" ] || mktemp -d $(CACHE)/requests.XXXXXX >$(RECORDED); }
+	@FLEET_AUDIT_DIR="$$(cat $(RECORDED))" \
 		go tool -modfile=dev/tools/test/go.mod gotestsum --format pkgname --format-hide-empty-pkg -- $(TESTFLAGS) -p $(ATONCE) -timeout 40m $$(go list ./... | grep -v /e2e/recovery$$)
-	@cd dev/alerts && go test $(TESTFLAGS) ./...
+	@cd dev/alerts && go test $(TESTFLAGS) -count=1 ./... # reads files outside of its module, which Go's cache does not compare
 	@cd dev/tools/growth && go test $(TESTFLAGS) ./...
 	@$(MAKE) --no-print-directory rights
 
@@ -85,7 +90,7 @@ update-golden: ## Rewrite golden files and the tables that documents copy from t
 	@go test $(TESTFLAGS) ./internal/metrics ./pkg/apis/fleet.cattle.io/v1alpha1/conditions -update-docs
 
 rights: ## Compare the rights of the controllers with the requests that the last `make test` has recorded.
-	@go test $(TESTFLAGS) -v -count=1 -run TestControllerRights_AreAllUsed ./charts -requests "$$(ls -d $(CURDIR)/bin/requests.*)"
+	@go test $(TESTFLAGS) -v -count=1 -run TestControllerRights_AreAllUsed ./charts -requests "$$(cat $(RECORDED))"
 
 race: ## Run the tests of rules, controllers and agents under the race detector, and find changes of cached objects. Needs a C compiler; most of an hour.
 	@go run ./dev/plane/prebuild
@@ -131,4 +136,5 @@ measure: ## Print the size of each package, its largest knot of files, and the l
 	@go run -C dev/tools/measure . -dir $(CURDIR)
 
 clean: ## Remove what the targets above have built here.
+	[ ! -s $(RECORDED) ] || rm -rf "$$(cat $(RECORDED))"
 	rm -rf bin dist

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -128,7 +129,7 @@ func reduce(log io.Reader) (map[Request]bool, error) {
 }
 
 // Record adds the kinds of requests in an audit log to the file of the calling process. The file is named after the
-// working directory, which is the package in tests. Files of earlier runs of the same package are removed. A missing
+// working directory, which is the package's directory in tests. Files of earlier runs of the same package are removed. A missing
 // log has no requests.
 func Record(folder, log string) error {
 	file, err := os.Open(log)
@@ -155,7 +156,7 @@ func ownFile(folder string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("finding the working directory: %w", err)
 	}
-	name := strings.ReplaceAll(strings.Trim(filepath.ToSlash(where), "/"), "/", "_")
+	name := url.PathEscape(where)
 	own := filepath.Join(folder, fmt.Sprintf("%s.%d.json", name, os.Getpid()))
 	old, err := filepath.Glob(filepath.Join(folder, name+".[0-9]*.json"))
 	for _, path := range old {
@@ -181,7 +182,8 @@ func add(path string, found map[Request]bool) error {
 	return nil
 }
 
-// Read returns all kinds of requests that a test run recorded in a directory, sorted.
+// Read returns all kinds of requests that a test run recorded in a directory, sorted. It skips the files of packages
+// whose directory does not exist any more.
 func Read(folder string) ([]Request, error) {
 	files, err := filepath.Glob(filepath.Join(folder, "*.json"))
 	if err != nil {
@@ -189,6 +191,9 @@ func Read(folder string) ([]Request, error) {
 	}
 	var all []Request
 	for _, path := range files {
+		if !current(path) {
+			continue
+		}
 		text, err := os.ReadFile(path)
 		if err != nil {
 			return nil, fmt.Errorf("reading recorded requests: %w", err)
@@ -203,4 +208,15 @@ func Read(folder string) ([]Request, error) {
 	}
 	slices.SortFunc(all, Request.Compare)
 	return slices.Compact(all), nil
+}
+
+// current returns whether the package that has written a file still exists.
+func current(path string) bool {
+	name := strings.TrimSuffix(filepath.Base(path), ".json")
+	where, err := url.PathUnescape(strings.TrimSuffix(name, filepath.Ext(name))) // without the process ID
+	if err != nil {
+		return false
+	}
+	_, err = os.Stat(where)
+	return err == nil
 }

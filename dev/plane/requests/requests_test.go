@@ -2,6 +2,7 @@ package requests
 
 import (
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 	"testing"
@@ -79,7 +80,7 @@ func TestRecordAgain_ReplacesTheFileOfThePackage(t *testing.T) {
 		t.Fatal(err)
 	}
 	name := own[:len(own)-len(fmt.Sprintf(".%d.json", os.Getpid()))]
-	old, other := name+".1.json", name+"_below.1.json"
+	old, other := name+".1.json", name+"%2Fbelow.1.json"
 	for _, path := range []string{old, other} {
 		if err := os.WriteFile(path, nil, 0o600); err != nil {
 			t.Fatal(err)
@@ -92,8 +93,27 @@ func TestRecordAgain_ReplacesTheFileOfThePackage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{own, other}, left); diff != "" {
+	if diff := cmp.Diff([]string{other, own}, left); diff != "" {
 		t.Errorf("files (-want +got):\n%s", diff)
+	}
+}
+
+func TestReadOfADeletedPackage_SkipsItsRequests(t *testing.T) {
+	folder := t.TempDir()
+	for where, request := range map[string]Request{
+		t.TempDir():                             {Verb: "get", Resource: "secrets"},
+		filepath.Join(t.TempDir(), "gone.json"): {Verb: "list", Resource: "secrets"},
+	} {
+		if err := add(filepath.Join(folder, url.PathEscape(where)+".7.json"), map[Request]bool{request: true}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := Read(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]Request{{Verb: "get", Resource: "secrets"}}, got); diff != "" {
+		t.Errorf("requests (-want +got):\n%s", diff)
 	}
 }
 
