@@ -183,7 +183,7 @@ func add(path string, found map[Request]bool) error {
 }
 
 // Read returns all kinds of requests that a test run recorded in a directory, sorted. It skips the files of packages
-// whose directory does not exist any more.
+// whose directory no longer exists.
 func Read(folder string) ([]Request, error) {
 	files, err := filepath.Glob(filepath.Join(folder, "*.json"))
 	if err != nil {
