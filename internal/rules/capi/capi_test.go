@@ -271,7 +271,7 @@ func importedAs(reason string) func(*fleet.Cluster) {
 }
 
 func TestRefusedCluster_IsCreatedAgainEverMoreRarely(t *testing.T) {
-	for times, wait := range []time.Duration{1: time.Minute, 2: 2 * time.Minute, 6: 32 * time.Minute, 7: time.Hour, 1000: time.Hour} {
+	for times, wait := range []time.Duration{1: time.Minute, 2: 2 * time.Minute, 4: 8 * time.Minute, 5: 10 * time.Minute, 1000: 10 * time.Minute} {
 		if wait == 0 {
 			continue
 		}
@@ -285,6 +285,21 @@ func TestRefusedCluster_IsCreatedAgainEverMoreRarely(t *testing.T) {
 		if got := capi.Decide(in); got.Stage != capi.Creating {
 			t.Errorf("after %d refusals and %s: %+v, want %s", times, wait, got, capi.Creating)
 		}
+	}
+}
+
+// A minute stays between two attempts, also if the kubeconfig changes all the time.
+func TestRefusedCluster_WithAnotherKubeconfig_IsCreatedAMinuteAfterTheRefusal(t *testing.T) {
+	in := input()
+	in.Refusal = capi.Refusal{Reason: conditions.ReasonIsTheHub, Message: "m", At: in.Now, Times: 9, Renewed: true}
+	in.Now = in.Now.Add(time.Minute - 1)
+	want := capi.Outcome{Stage: capi.Waiting, Reason: conditions.ReasonIsTheHub, Message: "m", Again: in.Now.Add(1)}
+	if got := capi.Decide(in); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	in.Now = want.Again
+	if got := capi.Decide(in); got.Stage != capi.Creating {
+		t.Errorf("after a minute: %+v, want %s", got, capi.Creating)
 	}
 }
 

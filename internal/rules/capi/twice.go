@@ -30,12 +30,21 @@ type Refusal struct {
 	At              time.Time
 	// Times counts the refusals of this cluster.
 	Times int
+	// Renewed means that the kubeconfig is another one than the refused one.
+	Renewed bool
 }
 
+// longestRefusal is the longest time between two attempts for a cluster whose import is refused.
+const longestRefusal = 10 * time.Minute
+
 // until returns when the hub may create the Cluster again. An API server may answer the import otherwise than the hub's
-// question before it, for ever.
+// question before it, for ever. Another kubeconfig ends the wait, but not before its first step: its writer could
+// otherwise make the hub create and delete the Cluster without a pause.
 func (r Refusal) until() time.Time {
-	return r.At.Add(min(time.Duration(1)<<min(r.Times, 7)/2*recheck, time.Hour))
+	if r.Renewed {
+		return r.At.Add(recheck)
+	}
+	return r.At.Add(min(time.Duration(1)<<min(r.Times, 7)/2*recheck, longestRefusal))
 }
 
 // otherImport returns another Cluster that is the same cluster, or nil: one in this namespace if there is one. The first

@@ -67,6 +67,7 @@ type knownSecret struct {
 	version string
 	secret  capirule.Secret
 	address [sha256.Size]byte // of its kubeconfig, see kubeconfig.AddressHash
+	content [sha256.Size]byte // a hash of its kubeconfig
 }
 
 type report struct {

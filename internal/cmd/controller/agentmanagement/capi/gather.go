@@ -2,6 +2,7 @@ package capi
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -113,7 +114,7 @@ func (h *handler) gatherSecret(ctx context.Context, in *gathered, name types.Nam
 	}
 	kubeconfig := found.Data[protocol.KubeconfigValueKey]
 	from, until := kubeconfigs.ValidityOf(kubeconfig)
-	known = knownSecret{found.ResourceVersion, capirule.ReadSecret(found, capirule.Validity{From: from, Until: until}), kubeconfigs.AddressHash(kubeconfig)}
+	known = knownSecret{found.ResourceVersion, capirule.ReadSecret(found, capirule.Validity{From: from, Until: until}), kubeconfigs.AddressHash(kubeconfig), sha256.Sum256(kubeconfig)}
 	h.mu.Lock()
 	h.secrets[in.Key] = known
 	h.mu.Unlock()

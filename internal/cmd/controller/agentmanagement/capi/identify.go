@@ -27,10 +27,10 @@ type knownIdentity struct {
 	identity capirule.Identity
 }
 
-// knownRefusal is the last refusal of a cluster at an address.
+// knownRefusal is the last refusal of a cluster. content is that of the refused kubeconfig.
 type knownRefusal struct {
 	cluster types.UID
-	address [sha256.Size]byte
+	content [sha256.Size]byte
 	refusal capirule.Refusal
 }
 
@@ -38,9 +38,10 @@ type knownRefusal struct {
 func (h *handler) gatherIdentity(in *gathered) (err error) {
 	h.mu.Lock()
 	known := h.identities[in.Key]
-	address := h.secrets[in.Key].address
-	if refused := h.refusals[in.Key]; refused.cluster == in.Cluster.UID && refused.address == address {
+	address, content := h.secrets[in.Key].address, h.secrets[in.Key].content
+	if refused := h.refusals[in.Key]; refused.cluster == in.Cluster.UID {
 		in.Refusal = refused.refusal
+		in.Refusal.Renewed = refused.content != content
 	}
 	h.mu.Unlock()
 	if !known.asking && known.cluster == in.Cluster.UID && known.address == address {
@@ -127,7 +128,7 @@ func (h *handler) forgetIdentity(key types.NamespacedName) {
 func (h *handler) noteRefusal(in capirule.Input, out capirule.Outcome) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.refusals[in.Key] = knownRefusal{in.Cluster.UID, h.secrets[in.Key].address, capirule.Refusal{
+	h.refusals[in.Key] = knownRefusal{in.Cluster.UID, h.secrets[in.Key].content, capirule.Refusal{
 		Reason: out.Reason, Message: out.Message, At: in.Now, Times: in.Refusal.Times + 1,
 	}}
 }

@@ -215,6 +215,49 @@ func TestClusterThatEachImportRefuses_IsCreatedEverMoreRarely(t *testing.T) {
 	}
 }
 
+// The cause of a refusal may have been the credential. A Secret that changes all the time must not cause an attempt each time.
+func TestClusterThatTheImportRefused_IsCreatedAgainWhenItsKubeconfigChanges(t *testing.T) {
+	for name, server := range map[string]string{"another credential": "https://east.example", "another address": "https://west.example"} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			renew := func(times int) {
+				b.Put(kubeconfigSecret(func(s *corev1.Secret) {
+					s.Data["value"] = []byte(strings.Replace(kubeconfigOf(server), "token: t", "token: t"+strings.Repeat("x", times), 1))
+				}))
+			}
+			b.Put(kubeconfigSecret(func(s *corev1.Secret) { s.Data["value"] = []byte(kubeconfigOf("https://east.example")) }))
+			b.have(capiCluster())
+			b.expect(getSecret, "create Cluster team-a/east")
+			refuse := func() {
+				c := hubtest.MustGet[*fleet.Cluster](t, b.Hub, ws, "east")
+				refused(c, conditions.ReasonTargetIsHub)
+				b.Put(c)
+				b.expect("delete Cluster team-a/east")
+			}
+			for _, wait := range []time.Duration{1, 2, 4} {
+				refuse()
+				b.expect(getSecret)
+				b.Step(wait * time.Minute)
+				b.expect("create Cluster team-a/east")
+			}
+			refuse() // for eight minutes
+			b.expect(getSecret)
+			b.Step(time.Minute + time.Second)
+			b.expect()
+			renew(1)
+			b.expect(getSecret, "create Cluster team-a/east")
+			refuse()
+			b.expect(getSecret)
+			for times := range 5 {
+				renew(2 + times)
+				b.expect(getSecret)
+			}
+			b.Step(time.Minute)
+			b.expect("create Cluster team-a/east")
+		})
+	}
+}
+
 // holdJobs keeps the jobs instead of running them.
 func (b *bench) holdJobs() *[]remote.Job {
 	jobs := &[]remote.Job{}
