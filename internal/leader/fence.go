@@ -64,6 +64,13 @@ func (f *Fence) watch(cfg *rest.Config, lease string, lasts time.Duration) *rest
 	})
 }
 
+// close refuses writes from now on, because the lease is released. Only its next renewal allows them again.
+func (f *Fence) close(lease string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.until[lease] = deadline{}
+}
+
 // check returns an error that wraps ErrLeaseLost if the request must not be sent now.
 func (f *Fence) check(method string) error {
 	if isRead(method) {

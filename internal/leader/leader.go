@@ -101,6 +101,7 @@ func lead(ctx context.Context, o Options, run func(context.Context) error) error
 	defer stop()
 	o.expiry = &expiry{}
 	defer o.expiry.stop()
+	held := false
 	for again := true; again; {
 		attempt := newAttempt(election, watcher.Leases(o.Namespace), o)
 		elector, err := o.elector(client, attempt, func(lease context.Context) { term.serve(lease, work) })
@@ -109,9 +110,14 @@ func lead(ctx context.Context, o Options, run func(context.Context) error) error
 			return fmt.Errorf("preparing the leader election: %w", err)
 		}
 		elector.Run(attempt.ctx)
+		held = held || elector.IsLeader()
 		again = attempt.ended() && election.Err() == nil
 	}
-	return term.result(ctx)
+	err = term.result(ctx)
+	if held && term.over() {
+		o.release(ctx)
+	}
+	return err
 }
 
 // elector returns an elector for one attempt.
@@ -125,7 +131,7 @@ func (o Options) elector(client coordinationv1.LeasesGetter, attempt *attempt, s
 		LeaseDuration:   o.LeaseDuration,
 		RenewDeadline:   o.RenewDeadline,
 		RetryPeriod:     o.RetryPeriod,
-		ReleaseOnCancel: true,
+		ReleaseOnCancel: false,  // release does it, after the work
 		Name:            o.Name, // used in the metrics of the election
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(lease context.Context) {

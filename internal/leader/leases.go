@@ -8,7 +8,9 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	coordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/client-go/util/retry"
 )
 
 // Several leases are held as one. A replica acquires the first, which decides between replicas of this program,
@@ -26,6 +28,32 @@ func leadAll(ctx context.Context, o Options, names []string, run func(context.Co
 	next := o
 	next.first = false
 	return lead(ctx, o, func(ctx context.Context) error { return leadAll(ctx, next, names[1:], run) })
+}
+
+// release makes the lease free, unless another process has acquired it. client-go would do that as soon as it stops renewing,
+// while the work may still run, and without a look at the holder.
+func (o Options) release(ctx context.Context) {
+	if o.Fence != nil {
+		o.Fence.close(o.Name)
+		o.Fence = nil // the request below does not renew the lease
+	}
+	client, err := coordinationv1.NewForConfig(electionConfig(o))
+	if err == nil {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.RenewDeadline)
+		defer cancel()
+		lock := &resourcelock.LeaseLock{LeaseMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name}, Client: client}
+		err = retry.RetryOnConflict(retry.DefaultRetry, func() error { // the API server may be executing the last renewal
+			record, _, err := lock.Get(ctx)
+			if err != nil || record.HolderIdentity != o.Identity {
+				return err
+			}
+			record.HolderIdentity, record.LeaseDurationSeconds = "", 1
+			return lock.Update(ctx, *record)
+		})
+	}
+	if err != nil && !apierrors.IsNotFound(err) {
+		o.Log.Warn("the lease could not be released, the next leader waits until it expires", "lease", o.Namespace+"/"+o.Name, "error", err)
+	}
 }
 
 // ownIdentity matches the identities of withDefaults. Each belongs to one process. An identity of another
@@ -95,7 +123,7 @@ func (l *inherited) Create(ctx context.Context, record resourcelock.LeaderElecti
 	return l.attempted(ctx, l.Interface.Create(ctx, record))
 }
 
-// Update acquires, renews or releases the lease.
+// Update acquires or renews the lease.
 func (l *inherited) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	return l.attempted(ctx, l.Interface.Update(ctx, record))
 }

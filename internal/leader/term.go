@@ -8,8 +8,11 @@ import (
 	"time"
 )
 
-// stopGrace limits how long the lease is held while run returns after its context has ended.
+// stopGrace limits how long the lease is renewed while run returns after its context has ended. After that, it expires.
 const stopGrace = 15 * time.Second
+
+// errNotEnded means that the work still runs, so that none of its leases may be released.
+var errNotEnded = fmt.Errorf("the work did not end within %s", stopGrace)
 
 // term is one period of leadership. There is at most one per Lead.
 type term struct {
@@ -53,7 +56,7 @@ func (t *term) end() {
 	}
 }
 
-// result returns how the term ended. The elector has returned, so the lease is lost or released.
+// result returns how the term ended. The elector has returned, so the lease is no longer renewed.
 func (t *term) result(ctx context.Context) error {
 	t.cancelWork()
 	started := t.leave()
@@ -63,11 +66,24 @@ func (t *term) result(ctx context.Context) error {
 	case !started:
 		return ErrLeaseLost
 	case !t.finished():
-		return fmt.Errorf("%w, and the work did not end within %s", ErrLeaseLost, stopGrace)
+		return fmt.Errorf("%w, and %w", ErrLeaseLost, errNotEnded)
 	case t.lost && ctx.Err() == nil:
 		return errors.Join(ErrLeaseLost, unlessCanceled(t.err))
 	default:
 		return unlessCanceled(t.err)
+	}
+}
+
+// over reports whether no work runs and none will start, after result has returned.
+func (t *term) over() bool {
+	if !t.leave() {
+		return true
+	}
+	select {
+	case <-t.done:
+		return !errors.Is(t.err, errNotEnded) // with several leases, the work is another term
+	default:
+		return false
 	}
 }
 
