@@ -750,3 +750,29 @@ func TestFleetCA_IsTheGivenOne(t *testing.T) {
 		t.Errorf("the CA is not there as base64:\n%s", text)
 	}
 }
+
+// Pod Security level restricted requires a seccomp profile, and OpenShift refuses users outside of a namespace's range.
+func TestControllersPod_IsAdmittedByRestrictedPolicies(t *testing.T) {
+	user := int64(1000)
+	for name, test := range map[string]struct {
+		serves []string
+		user   *int64
+	}{
+		"Kubernetes": {user: &user},
+		"OpenShift":  {serves: []string{"security.openshift.io/v1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := controllers("")
+			r.serves = slices.Concat(r.capabilities().APIVersions, test.serves)
+			yes := true
+			want := &corev1.PodSecurityContext{
+				RunAsUser: test.user, RunAsGroup: test.user, RunAsNonRoot: &yes,
+				SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+			}
+			got := parse[appsv1.Deployment](t, mustRender(t, r)["deployment.yaml"]).Spec.Template.Spec.SecurityContext
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("security context of the pod (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

@@ -59,6 +59,7 @@ func New(environment env.Environment, out io.Writer) *cobra.Command {
 
 func program(environment env.Environment, out io.Writer, work worker) *cobra.Command {
 	var options env.Controller
+	work = withoutProxy(environment, work)
 	command := &cobra.Command{
 		Use:   "fleetcontroller",
 		Short: "Registers clusters with this hub and delivers bundles to them",

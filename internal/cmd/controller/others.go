@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"io"
+	"os"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
@@ -66,6 +67,16 @@ func unlessElsewhere(work worker) worker {
 	return func(ctx context.Context, options env.Controller, out io.Writer) error {
 		if options.Elsewhere && options.Shard == "" {
 			return standAside(ctx, options, out, "`fleetcontroller agentmanagement` of this pod does everything")
+		}
+		return work(ctx, options, out)
+	}
+}
+
+// withoutProxy makes the work reach the hub's own API server without the proxy for downstream clusters.
+func withoutProxy(environment env.Environment, work worker) worker {
+	return func(ctx context.Context, options env.Controller, out io.Writer) error {
+		if err := env.OwnDirectly(environment, os.Setenv); err != nil { // before a client is created
+			return err
 		}
 		return work(ctx, options, out)
 	}

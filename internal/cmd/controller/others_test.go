@@ -85,6 +85,22 @@ func started(t *testing.T, environment env.Environment, args ...string) (outcome
 	return got, err
 }
 
+// Service networks need not be private: that of GKE is not.
+func TestOwnAPIServer_IsReachedWithoutProxy(t *testing.T) {
+	for _, args := range [][]string{nil, {"agentmanagement"}} {
+		t.Run(strings.Join(append([]string{"fleetcontroller"}, args...), " "), func(t *testing.T) {
+			t.Setenv("NO_PROXY", ".svc")
+			values := map[string]string{"KUBERNETES_SERVICE_HOST": "34.118.224.1", "NO_PROXY": ".svc"}
+			if got, err := started(t, func(name string) string { return values[name] }, args...); err != nil || got.Works == nil {
+				t.Fatalf("started %+v with error %v", got, err)
+			}
+			if got, want := env.OS("NO_PROXY"), ".svc,34.118.224.1"; got != want {
+				t.Errorf("when the work begins NO_PROXY is %q, want %q", got, want)
+			}
+		})
+	}
+}
+
 // lines is a log that tells of each line.
 type lines struct {
 	mu     sync.Mutex

@@ -8,7 +8,7 @@ const (
 	variableNoProxySmall = "no_proxy"
 )
 
-// OwnDirectly makes this process reach its own cluster without a proxy. A proxy is meant for the hub, and
+// OwnDirectly makes this process reach its own cluster without a proxy. A proxy is meant for other clusters, and
 // NO_PROXY often does not contain the address of this cluster's API server. It affects requests that are sent
 // afterwards.
 func OwnDirectly(environment Environment, set func(name, value string) error) error {
