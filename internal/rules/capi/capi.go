@@ -55,6 +55,8 @@ type Input struct {
 	SameSecret []*fleet.Cluster
 	// Identity is that of the cluster to which the kubeconfig leads.
 	Identity Identity
+	// Recorded is the UID that an import has recorded for Fleet. It is empty if the hub did not create Fleet for Cluster API.
+	Recorded types.UID
 	// Refusal is the last one of this cluster.
 	Refusal Refusal
 	// SameCluster are the Clusters of Fleet with this identity. In other namespaces, only what the hub has read counts.
@@ -105,9 +107,11 @@ func Decide(in Input) Outcome {
 	switch {
 	case in.Cluster == nil:
 		return decideGone(in)
+	case IsOfFormer(in) && in.Selected && !in.Cluster.isOnHold():
+		return decideFormer(in)
 	case !in.Selected:
 		return unfollowed(in, conditions.ReasonNotSelected, "the selectors capi.namespaceSelector and capi.clusterSelector of the fleet chart do not select this cluster: label its namespace or the Cluster of Cluster API, or change the selectors")
-	case in.Cluster.Paused || in.Cluster.ForMove:
+	case in.Cluster.isOnHold():
 		return unfollowed(in, conditions.ReasonClusterPaused, "the Cluster of Cluster API is paused or is being moved, so nothing is changed or deleted for it: set its spec.paused to false to continue")
 	case IsMarked(in.Fleet):
 		return decideMarked(in)
@@ -129,7 +133,7 @@ func decideGone(in Input) Outcome {
 		last = nil
 	}
 	switch {
-	case last != nil && (last.Paused || last.ForMove):
+	case last != nil && last.isOnHold():
 		return Outcome{Stage: Keeping, Reason: conditions.ReasonClusterPaused, Message: fmt.Sprintf("the Cluster of Cluster API was deleted while it was paused or moved to another management cluster: to let another hub register the cluster, run here fleet unregister %s -n %s --keep-workloads --keep-agent --cluster-context CONTEXT; or delete this Cluster if the cluster is no longer wanted", in.Key.Name, in.Key.Namespace)}
 	case in.Fleet.Annotations[annotation.CAPIKept] == conditions.ReasonNotSelected:
 		return Outcome{Stage: Keeping, Reason: conditions.ReasonNotSelected, Message: "the Cluster of Cluster API was deleted while the selectors of the fleet chart did not select it: delete this Cluster if the cluster is no longer wanted"}
@@ -142,19 +146,21 @@ func decideGone(in Input) Outcome {
 // unfollowed keeps the Cluster of Fleet as it is, if there is one.
 func unfollowed(in Input, reason, message string) Outcome {
 	out := Outcome{Stage: Waiting, Reason: reason, Message: message}
-	if IsMarked(in.Fleet) {
+	if IsMarked(in.Fleet) && !IsOfFormer(in) {
 		out.Stage = Keeping
 	}
 	return out
 }
 
+// isOnHold reports whether a Cluster is paused or being moved.
+func (c *Cluster) isOnHold() bool { return c.Paused || c.ForMove }
+
 // decideMarked decides about a Cluster that the hub created.
 func decideMarked(in Input) Outcome {
-	mark, kept := in.Fleet.Annotations[annotation.CAPICluster], in.Fleet.Annotations[annotation.CAPIKept]
 	switch {
 	case in.Fleet.DeletionTimestamp != nil:
 		return Outcome{Stage: Nothing} // its end is an event
-	case mark != MarkOf(in.Cluster) && kept != conditions.ReasonClusterPaused:
+	case in.Fleet.Annotations[annotation.CAPICluster] != MarkOf(in.Cluster):
 		return Outcome{Stage: Deleting} // of an earlier cluster with this name
 	case in.Cluster.DeletionTimestamp != nil:
 		return Outcome{Stage: Deleting}
@@ -163,6 +169,11 @@ func decideMarked(in Input) Outcome {
 		out.Reason, out.Message = trouble(in)
 		return out
 	}
+	return follow(in)
+}
+
+// follow keeps the Cluster of Fleet like the one of Cluster API, and reports what a person should know.
+func follow(in Input) Outcome {
 	out := Outcome{Stage: Following}
 	out.Reason, out.Message = trouble(in)
 	if at, ends := in.Secret.Validity.warnAt(); ends && in.Now.Before(at) {

@@ -110,6 +110,18 @@ func kept(reason string) func(*fleet.Cluster) {
 	return func(c *fleet.Cluster) { capi.Keep(c, reason) }
 }
 
+// former has a Cluster of Fleet that was kept for an earlier cluster, whose UID is recorded. It has had an agent.
+func former(recorded types.UID, modifiers ...func(*fleet.Cluster)) change {
+	return func(in *capi.Input) {
+		registered(append([]func(*fleet.Cluster){deployed, kept(conditions.ReasonClusterPaused)}, modifiers...)...)(in)
+		in.Recorded = recorded
+		recreated(in.Cluster)
+	}
+}
+
+func neverDeployed(c *fleet.Cluster) { c.Status.AgentDeployedGeneration = nil }
+func withManifest(c *fleet.Cluster)  { c.Annotations[annotation.CAPIJoin] = "agent" }
+
 func notSelected(in *capi.Input) { in.Selected = false }
 
 func gone(in *capi.Input) { in.Cluster, in.Selected, in.Secret = nil, false, capi.Secret{} }
@@ -221,7 +233,20 @@ func TestDecide(t *testing.T) {
 		"registered, being deleted, deletion requested: nothing":         {input(registered(going), of(deleted)), capi.Nothing, ""},
 		"registered, cluster was recreated: deleted":                     {input(registered(), of(recreated)), capi.Deleting, ""},
 		"registered, cluster was recreated, deletion requested: nothing": {input(registered(going), of(recreated)), capi.Nothing, ""},
-		"kept, cluster was moved back: followed":                         {input(registered(kept(conditions.ReasonClusterPaused)), of(recreated)), capi.Following, ""},
+		"kept, cluster was moved back: followed":                         {input(former("system-1")), capi.Following, ""},
+		"kept, another cluster of the name: kept and reported":           {input(former("system-0")), capi.Keeping, conditions.ReasonNameTaken},
+		"kept, another one, no agent ever: deleted":                      {input(former("", neverDeployed)), capi.Deleting, ""},
+		"kept, another one, joined with a manifest: kept and reported":   {input(former("", neverDeployed, withManifest)), capi.Keeping, conditions.ReasonNameTaken},
+		"kept, another one, nothing is recorded: kept and reported":      {input(former("")), capi.Keeping, conditions.ReasonNameTaken},
+		"kept, another one, control plane starts: kept":                  {input(former("system-0"), of(starting)), capi.Keeping, conditions.ReasonAwaitingControlPlane},
+		"kept, another one, no Secret: kept":                             {input(former("system-0"), secret(noSecret)), capi.Keeping, conditions.ReasonKubeconfigMissing},
+		"kept, another one, not asked: asked":                            {input(former("system-0"), identity(capi.Identity{})), capi.Identifying, ""},
+		"kept, another one, no answer: kept and reported":                {input(former("system-0"), identity(capi.Identity{Tried: true, At: rulestest.Noon()})), capi.Keeping, conditions.ReasonNameTaken},
+		"kept, another one, no answer ten minutes ago: asked":            {input(former("system-0"), identity(capi.Identity{Tried: true, At: rulestest.Noon().Add(-10 * time.Minute)})), capi.Identifying, ""},
+		"kept, another one, being deleted: nothing":                      {input(former("system-0"), of(deleted)), capi.Nothing, ""},
+		"kept, another one, paused: waits":                               {input(former("system-0"), of(paused)), capi.Waiting, conditions.ReasonClusterPaused},
+		"kept, another one, not selected: waits":                         {input(former("system-0"), notSelected), capi.Waiting, conditions.ReasonNotSelected},
+		"kept, another one, deletion requested: nothing":                 {input(former("system-0", going)), capi.Nothing, ""},
 		"registered, cluster is gone: deleted":                           {input(registered(), gone), capi.Deleting, ""},
 		"registered, cluster is gone after its deletion: deleted":        {input(registered(), gone, last(deleted)), capi.Deleting, ""},
 		"registered, cluster is gone after a pause: kept":                {input(registered(), gone, last(paused)), capi.Keeping, conditions.ReasonClusterPaused},

@@ -8,6 +8,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/objects"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // Follow changes the metadata and the template values of a Cluster of Fleet to those of the Cluster of Cluster API. Labels
@@ -42,9 +43,12 @@ func Follow(cluster *fleet.Cluster, from *Cluster) {
 	objects.Annotate(cluster, annotation.CAPIImported, "")
 }
 
-// Keep records why the hub does not delete a Cluster together with the one of Cluster API.
+// Keep records why the hub does not delete a Cluster together with the one of Cluster API. Other reasons for which it is not
+// changed leave that as it is.
 func Keep(cluster *fleet.Cluster, reason string) {
-	objects.Annotate(cluster, annotation.CAPIKept, reason)
+	if reason == conditions.ReasonClusterPaused || reason == conditions.ReasonNotSelected {
+		objects.Annotate(cluster, annotation.CAPIKept, reason)
+	}
 }
 
 // NoteImported records on a Cluster that a user imported to which Cluster of Cluster API it belongs.

@@ -15,8 +15,9 @@ const recheck = time.Minute
 
 // Identity is what the hub has found out about the cluster to which a kubeconfig leads.
 type Identity struct {
-	// Tried means that the hub has asked the cluster.
+	// Tried means that the hub has asked the cluster, and At when.
 	Tried bool
+	At    time.Time
 	// UID is that of the namespace kube-system. It is empty if the cluster did not tell it: then the Cluster of Fleet is
 	// created, and its import asks again. It reports why that fails, and refuses a cluster that is another Cluster already.
 	UID types.UID
@@ -108,8 +109,8 @@ func ImportedTwiceMessage(workspace string, other *fleet.Cluster) string {
 // AgentTakenBy returns the Cluster of Cluster API whose agent a user's new Cluster would replace, or nil. holders are the
 // Clusters that are the same cluster. Those of other workspaces do not count: no tenant can prevent an import there.
 func AgentTakenBy(cluster *fleet.Cluster, holders []*fleet.Cluster) *fleet.Cluster {
-	if cluster.Status.AgentDeployedGeneration != nil || !cluster.Status.Agent.LastSeen.IsZero() {
-		return nil // it has an agent
+	if hasHadAgent(cluster) {
+		return nil
 	}
 	for _, other := range holders {
 		if other.Namespace == cluster.Namespace && IsMarked(other) && other.Spec.AgentNamespace == cluster.Spec.AgentNamespace {
@@ -139,10 +140,13 @@ func importReason(cluster *fleet.Cluster) (reason, message string) {
 // isRefused reports whether the import found out that it must not install an agent at all. It never is for a Cluster that
 // has had an agent: what the agent has deployed stays.
 func isRefused(cluster *fleet.Cluster) bool {
-	status := cluster.Status
-	if status.AgentDeployedGeneration != nil || !status.Agent.LastSeen.IsZero() {
+	if hasHadAgent(cluster) {
 		return false
 	}
 	reason, _ := importReason(cluster)
 	return reason == conditions.ReasonTargetIsHub || reason == conditions.ReasonImportedTwice
+}
+
+func hasHadAgent(cluster *fleet.Cluster) bool {
+	return cluster.Status.AgentDeployedGeneration != nil || !cluster.Status.Agent.LastSeen.IsZero()
 }

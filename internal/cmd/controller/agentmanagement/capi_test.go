@@ -269,6 +269,10 @@ func TestClusterAPICluster_FromRegistrationToDeletion(t *testing.T) {
 	})
 	g.Expect(second.UID).NotTo(Equal(c.UID))
 
+	a.await("imported", func(c fleet.Cluster) bool { // so that it is recorded which cluster it is
+		imported := conditions.Get(c.Status.Conditions, conditions.Imported)
+		return imported != nil && imported.Status == corev1.ConditionTrue
+	})
 	a.patch("c1", `{"spec":{"paused":true}}`)
 	a.await("paused before it is moved", follows(conditions.ReasonClusterPaused))
 	a.delete("c1")

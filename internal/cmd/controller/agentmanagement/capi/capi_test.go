@@ -24,6 +24,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/config"
 	capirule "github.com/fleet-hub/fleet/internal/rules/capi"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
@@ -264,8 +265,10 @@ func TestCluster_FromCreationToDeletion(t *testing.T) {
 	b.expect("update Cluster/status team-a/east") // only another message
 	b.expect()
 
-	b.have(capiCluster(func(c *capirule.Cluster) { c.UID = "capi-2" }))
+	b.Put(imported(ws, "east", "system-1")[1])
+	b.have(capiCluster(func(c *capirule.Cluster) { c.UID = "capi-2" })) // moved back
 	b.expect("get Secret team-a/east-kubeconfig", "patch Cluster team-a/east", "update Cluster/status team-a/east")
+	b.expectAsked(2)
 	b.have(capiCluster(func(c *capirule.Cluster) { c.UID = "capi-3" }))
 	b.expect("delete Cluster team-a/east")
 	b.expect("get Secret team-a/east-kubeconfig", "create Cluster team-a/east") // it is asked again which one it is
@@ -274,6 +277,52 @@ func TestCluster_FromCreationToDeletion(t *testing.T) {
 	b.expect()
 	if len(b.gone) != 0 || len(b.recorded) != 0 || len(b.secrets) != 0 {
 		t.Errorf("remembered: %v %v %v", b.gone, b.recorded, b.secrets)
+	}
+}
+
+// A Cluster that was kept for an earlier cluster of the name is not that of another cluster.
+func TestAnotherClusterWithTheNameOfAMovedOne_InheritsNothing(t *testing.T) {
+	b := newBench(t)
+	b.Put(kubeconfigSecret())
+	b.have(capiCluster())
+	b.expect("get Secret team-a/east-kubeconfig", "create Cluster team-a/east")
+	b.Put(imported(ws, "east", "system-1")[1])
+	b.lose(capiCluster(func(c *capirule.Cluster) { c.ForMove = true }))
+	b.expect("patch Cluster team-a/east", "update Cluster/status team-a/east")
+
+	another := capiCluster(func(c *capirule.Cluster) {
+		c.UID, c.Labels, c.Initialized = "capi-2", map[string]string{"env": "new"}, false
+	})
+	b.have(another)
+	b.expect("update Cluster/status team-a/east")
+	if reason := b.reason(); reason != conditions.ReasonAwaitingControlPlane {
+		t.Errorf("reason %q", reason)
+	}
+	b.silent = errServer
+	another = capiCluster(func(c *capirule.Cluster) { c.UID = "capi-2" })
+	b.have(another)
+	b.expect("get Secret team-a/east-kubeconfig", "update Cluster/status team-a/east")
+	if reason := b.reason(); reason != conditions.ReasonNameTaken {
+		t.Errorf("it does not answer: reason %q", reason)
+	}
+	b.silent, b.behind = nil, "system-2"
+	b.Step(10*time.Minute - 1)
+	b.expect()
+	b.Step(1)
+	b.expect("get Secret team-a/east-kubeconfig", "update Cluster/status team-a/east")
+	b.expect()
+	b.expectAsked(3)
+	kept := hubtest.MustGet[*fleet.Cluster](t, b.Hub, ws, "east")
+	told := conditions.Get(kept.Status.Conditions, conditions.FollowsClusterAPI)
+	if kept.Labels["env"] != "dev" || kept.Annotations[annotation.CAPICluster] != "team-a/east/capi-1" || kept.Annotations[annotation.CAPIKept] != conditions.ReasonClusterPaused ||
+		told.Reason != conditions.ReasonNameTaken || !strings.Contains(told.Message, "the new one is another cluster") {
+		t.Errorf("labels %v, annotations %v, told %+v", kept.Labels, kept.Annotations, told)
+	}
+
+	b.Remove(kept)
+	b.expect("create Cluster team-a/east")
+	if created := hubtest.MustGet[*fleet.Cluster](t, b.Hub, ws, "east"); created.Annotations[annotation.CAPICluster] != "team-a/east/capi-2" {
+		t.Errorf("annotations %v", created.Annotations)
 	}
 }
 

@@ -44,6 +44,11 @@ func (h *handler) gather(ctx context.Context, clusters store, key types.Namespac
 	if r.Err != nil || in.Cluster == nil {
 		return in, r.Err
 	}
+	if capirule.IsMarked(in.Fleet) {
+		if in.Recorded, err = h.app.Identities.Of(in.Fleet); err != nil {
+			return in, err
+		}
+	}
 	if in.Selected, err = h.selects(h.app.Config.Get().CAPI, in.Cluster); err != nil {
 		return in, err
 	}

@@ -47,10 +47,8 @@ func (h *handler) gatherIdentity(in *gathered) (err error) {
 	if !known.asking && known.cluster == in.Cluster.UID && known.address == address {
 		in.Identity = known.identity
 	}
-	if in.Identity.UID == "" && capirule.IsMarked(in.Fleet) { // its import has recorded the UID
-		if in.Identity.UID, err = h.app.Identities.Of(in.Fleet); err != nil {
-			return err
-		}
+	if in.Identity.UID == "" && !capirule.IsOfFormer(in.Input) {
+		in.Identity.UID = in.Recorded
 	}
 	if in.Identity.UID == "" {
 		return nil
@@ -66,7 +64,7 @@ func (h *handler) gatherIdentity(in *gathered) (err error) {
 
 // identify asks a cluster which one it is, in the background. The end enqueues the Cluster.
 func (h *handler) identify(in gathered) {
-	if in.Identity.Tried {
+	if in.Identity.UID != "" {
 		h.identifyUnknown(in)
 		return
 	}
@@ -79,7 +77,7 @@ func (h *handler) identify(in gathered) {
 		return
 	}
 	h.submit(remote.Job{Workspace: in.Key.Namespace, Kubeconfig: in.kubeconfig, Do: func(ctx context.Context, kubeconfig []byte, err error) {
-		known := knownIdentity{cluster: in.Cluster.UID, address: address, identity: capirule.Identity{Tried: true}}
+		known := knownIdentity{cluster: in.Cluster.UID, address: address, identity: capirule.Identity{Tried: true, At: h.app.Clock()}}
 		if err == nil {
 			known.address = kubeconfigs.AddressHash(kubeconfig) // the Secret may have changed
 			known.identity, err = h.ask(ctx, kubeconfig)
@@ -98,7 +96,7 @@ func (h *handler) identify(in gathered) {
 func (h *handler) ask(ctx context.Context, kubeconfig []byte) (capirule.Identity, error) {
 	ctx, cancel := context.WithTimeout(ctx, identifyTimeout)
 	defer cancel()
-	tried := capirule.Identity{Tried: true}
+	tried := capirule.Identity{Tried: true, At: h.app.Clock()}
 	own, err := h.app.Identities.Own(ctx)
 	if err != nil {
 		return tried, err
@@ -112,7 +110,8 @@ func (h *handler) ask(ctx context.Context, kubeconfig []byte) (capirule.Identity
 	if err != nil {
 		return tried, err
 	}
-	return capirule.Identity{Tried: true, UID: uid, IsHub: uid == own}, nil
+	tried.UID, tried.IsHub = uid, uid == own
+	return tried, nil
 }
 
 // forgetIdentity makes the hub ask again.

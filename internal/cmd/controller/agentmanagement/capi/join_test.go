@@ -279,8 +279,15 @@ func TestPausedAndMovedClusters_KeepTheirManifest(t *testing.T) {
 	if b.manifest() != before {
 		t.Error("the manifest was changed")
 	}
-	// It comes back with another UID, and so does the Secret.
+	// It comes back with another UID, and so does the Secret. The hub cannot ask the cluster whether it is the same one.
 	b.have(joinsByManifest(func(c *capirule.Cluster) { c.UID = "capi-2" }))
+	b.expect("update Cluster/status team-a/east")
+	if b.reason() != conditions.ReasonNameTaken || b.manifest() != before {
+		t.Errorf("reason %s, or the manifest was changed", b.reason())
+	}
+	c := hubtest.MustGet[*fleet.Cluster](t, b.Hub, ws, "east")
+	c.Annotations[annotation.CAPICluster] = "team-a/east/capi-2" // as the message says
+	b.Put(c)
 	b.expect("patch "+eastCluster, "patch "+joinToken, "get "+joinSecret, "update "+joinSecret, "update Cluster/status team-a/east")
 	if owner := hubtest.MustGet[*corev1.Secret](t, b.Hub, ws, "east-fleet-join").OwnerReferences[0].UID; owner != "capi-2" {
 		t.Errorf("owner %s", owner)

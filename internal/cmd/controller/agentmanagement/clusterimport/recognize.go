@@ -17,6 +17,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/rules/importing"
 	supervisionrule "github.com/fleet-hub/fleet/internal/rules/supervision"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // errHubItself means that a Cluster has a kubeconfig of the hub's own cluster and must not have its agent there.
@@ -48,6 +49,13 @@ func (h *handler) recognize(ctx context.Context, cluster *fleet.Cluster, downstr
 		return errHubItself
 	case !forClusterAPI:
 		return h.recognizeUsers(cluster, uid)
+	}
+	recorded, err := h.app.Identities.Of(cluster)
+	if err != nil {
+		return err
+	}
+	if message := capirule.KeptForAnother(cluster, recorded, uid); message != "" {
+		return &blockedError{conditions.ReasonNameTaken, message}
 	}
 	other, err := h.joinedAs(cluster, uid)
 	if err == nil && other == nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/fleet-hub/fleet/internal/config"
 	"github.com/fleet-hub/fleet/internal/protocol"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
+	capirule "github.com/fleet-hub/fleet/internal/rules/capi"
 	grantrule "github.com/fleet-hub/fleet/internal/rules/grant"
 	supervisionrule "github.com/fleet-hub/fleet/internal/rules/supervision"
 	"github.com/fleet-hub/fleet/internal/rules/token"
@@ -102,6 +103,28 @@ func TestAClusterThatIsRegistered_GetsNoSecondAgentForClusterAPI(t *testing.T) {
 			message := conditions.Get(current(t, hub).Status.Conditions, conditions.Imported).Message
 			if test.workspace != "ws" && strings.Contains(message, "secret-") {
 				t.Errorf("message %q names another workspace", message)
+			}
+		})
+	}
+}
+
+// A new cluster with the name of a former one has a kubeconfig Secret of the same name.
+func TestAClusterKeptForAnEarlierOne_GetsNoAgentInTheNewOne(t *testing.T) {
+	for name, test := range map[string]struct{ recorded, reason, stays string }{
+		"another cluster":  {"u-former", conditions.ReasonNameTaken, "u-former"},
+		"the same cluster": {"u-downstream", "", "u-downstream"},
+		"not recorded yet": {"", "", "u-downstream"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			hub, _ := ready(t, cluster(forClusterAPI, func(c *fleet.Cluster) { capirule.Keep(c, conditions.ReasonClusterPaused) }), namespaceFor("ws", "c1", test.recorded))
+			work(t, hub)
+			expectImported(t, hub, test.reason)
+			if wrote := len(writesDownstream(hub)) > 0; wrote != (test.reason == "") {
+				t.Errorf("written downstream: %t", wrote)
+			}
+			hub.Sync()
+			if uid := hubtest.MustGet[*corev1.Namespace](t, hub, "", names.ClusterNamespace("ws", "c1")).Annotations[annotation.SystemUID]; uid != test.stays {
+				t.Errorf("recorded %q", uid)
 			}
 		})
 	}
