@@ -534,3 +534,47 @@ func TestBundleBringsTheAgentsNamespace_NamespaceStays(t *testing.T) {
 		}
 	}
 }
+
+// TestAgentUpgrade_GoesOnWithoutUnknownFields sets a field that the API server does not know, as settings for a later version of
+// Kubernetes do. The agent reports it, also after its restart.
+func TestAgentUpgrade_GoesOnWithoutUnknownFields(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "own-unknown")
+	l.start()
+	l.apply(bundle{Name: "crd", Options: deploytest.InNamespace(l.Name), Files: map[string]string{"crd.yaml": `apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: things.own.example.com}
+spec:
+  group: own.example.com
+  scope: Namespaced
+  names: {kind: Thing, plural: things}
+  versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {size: {type: integer}}}}}}}]
+`}})
+	l.expectStatus("crd", ready)
+	own := agentBundle(t, deploytest.AgentIn(l.Name))
+	own.Files["thing.yaml"] = "apiVersion: own.example.com/v1\nkind: Thing\nmetadata: {name: x, namespace: " + l.Name + "}\nspec: {size: 1, new: 2}\n"
+	own.Files["cm.yaml"] = deploytest.ConfigMapYAML + "date: {a: b}\n"
+	l.apply(own)
+	reported := func(bd *fleet.BundleDeployment) string {
+		if missing := ready(bd); missing != "" {
+			return missing
+		}
+		want := "does not keep these fields of thing.own.example.com " + l.Name + `/x: {"spec":{"new":2}}`
+		if got := conditions.Get(bd.Status.Conditions, conditions.Monitored).Message; !strings.Contains(got, want) {
+			return "the condition is " + got
+		}
+		return ""
+	}
+	l.expectStatus("fleet-agent-east", reported)
+	l.halt()
+	l.start()
+	l.expectStatus("fleet-agent-east", reported)
+	own.Files["thing.yaml"] = strings.Replace(own.Files["thing.yaml"], ", new: 2", "", 1)
+	l.apply(own)
+	l.expectStatus("fleet-agent-east", func(bd *fleet.BundleDeployment) string {
+		if got := conditions.Get(bd.Status.Conditions, conditions.Monitored).Message; got != "" {
+			return "the condition is " + got
+		}
+		return ready(bd)
+	})
+}

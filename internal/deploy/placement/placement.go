@@ -68,6 +68,8 @@ func NamespaceOf(options *fleet.BundleDeploymentOptions) string {
 type Set struct {
 	// ID is the value of an annotation, Hash the value of a label.
 	ID, Hash string
+	// IsAgent is true for the agent's own deployment.
+	IsAgent bool
 }
 
 // SetOf returns the set of a user's BundleDeployment. scope separates several agents in one cluster.
@@ -82,6 +84,10 @@ func SetOf(name, scope string) Set {
 func RenderedSet(name string) Set { return newSet(names.SafeConcat("", name)) }
 
 // AgentSet returns the set of the agent's own deployment. An import uses the same set.
-func AgentSet(scope string) Set { return newSet(names.AgentSetID(scope)) }
+func AgentSet(scope string) Set {
+	set := newSet(names.AgentSetID(scope))
+	set.IsAgent = true
+	return set
+}
 
 func newSet(id string) Set { return Set{ID: id, Hash: names.SetHash(id, names.Owner{})} }

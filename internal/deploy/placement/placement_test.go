@@ -66,13 +66,13 @@ func TestSetFor(t *testing.T) {
 		name, scope string
 		want        Set
 	}{
-		"a bundle":                {"remove-metadata", "", Set{"default-remove-metadata", "0f3e1d9d146fa8b290c0de403881184751430e59"}},
-		"a recorded bundle":       {"hello", "", Set{"default-hello", "2d590309bb1a09cde3e2987efdba74ce39916388"}},
-		"another recorded bundle": {"raw", "", Set{"default-raw", "77bbdffd2b909c712b835b3ab5c370f921b0ac3b"}},
+		"a bundle":                {"remove-metadata", "", Set{"default-remove-metadata", "0f3e1d9d146fa8b290c0de403881184751430e59", false}},
+		"a recorded bundle":       {"hello", "", Set{"default-hello", "2d590309bb1a09cde3e2987efdba74ce39916388", false}},
+		"another recorded bundle": {"raw", "", Set{"default-raw", "77bbdffd2b909c712b835b3ab5c370f921b0ac3b", false}},
 		"a user's bundle with a name like the agent's": {"fleet-agent-nginx", "", newSet("default-fleet-agent-nginx")},
-		"the agent's own":           {"fleet-agent-east", "", Set{"fleet-agent-bootstrap", "f399d0b310fbfb28e9667312fdc7a33954e2b8c8"}},
-		"the agent's under a scope": {"fleet-agent-east", "cattle-fleet-local-system", Set{"fleet-agent-bootstrap-cattle-fleet-local-system", "362023f752e7f1989d8b652e029bd2c658ae7c44"}},
-		"a bundle under a scope":    {"hello", "s", Set{"default-hello-s", "016f0d7f8547c7f7e484ca4881ba9bb5a8661818"}},
+		"the agent's own":           {"fleet-agent-east", "", Set{"fleet-agent-bootstrap", "f399d0b310fbfb28e9667312fdc7a33954e2b8c8", true}},
+		"the agent's under a scope": {"fleet-agent-east", "cattle-fleet-local-system", Set{"fleet-agent-bootstrap-cattle-fleet-local-system", "362023f752e7f1989d8b652e029bd2c658ae7c44", true}},
+		"a bundle under a scope":    {"hello", "s", Set{"default-hello-s", "016f0d7f8547c7f7e484ca4881ba9bb5a8661818", false}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -88,7 +88,7 @@ func TestSetFor(t *testing.T) {
 }
 
 func TestRenderedSet_HasNoPrefix(t *testing.T) {
-	if got, want := RenderedSet("demo-app"), (Set{"-demo-app", "bc56e25b9b1de874dc2aad1e5ec888bd8b455f37"}); got != want {
+	if got, want := RenderedSet("demo-app"), (Set{"-demo-app", "bc56e25b9b1de874dc2aad1e5ec888bd8b455f37", false}); got != want {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }

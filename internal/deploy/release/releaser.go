@@ -390,7 +390,7 @@ func (r *Releaser) DeployedManifests(ctx context.Context, key placement.Release)
 // from the history.
 func (r *Releaser) client(h *History, identity *access.Identity, confined string, marks placement.Set) *objects.Client {
 	client := objects.New(identity, h.Key, r.Stopped)
-	client.Old, client.Removes, client.Confined, client.Set = h.manifests(), true, confined, marks.Hash
+	client.Old, client.Removes, client.Confined, client.Set, client.IsAgent = h.manifests(), true, confined, marks.Hash, marks.IsAgent
 	client.Keep = []manifest.Ref{namespaceOf(r.Namespace)}
 	for _, revision := range h.revisions {
 		client.ConfineHooks(revision)

@@ -64,18 +64,21 @@ func (o *Observer) processLive(ctx context.Context, bd *fleet.BundleDeployment, 
 	clean := sync.OnceValue(func() func(string) string { return o.Cleaner(ctx, bd) })
 	for _, now := range uncompared {
 		ref := now.Ref
-		patch, again, err := compare(ctx, findIdentity, ref, drift.Input{Desired: wanted[ref], Live: live[ref], Autoscalers: autoscalers, Rules: t.rules})
+		result, err := compare(ctx, findIdentity, ref, drift.Input{Desired: wanted[ref], Live: live[ref], Autoscalers: autoscalers, Rules: t.rules})
 		if err != nil {
 			errs = append(errs, fmt.Errorf("comparing %s with the deployed manifest: %w", ref.Text(), err))
 			continue
 		}
 		now.Compared = true
-		if again > 0 {
-			now.CompareAgain = o.Clock().Add(again)
-			o.Again(bd.Name, again)
+		if result.again > 0 {
+			now.CompareAgain = o.Clock().Add(result.again)
+			o.Again(bd.Name, result.again)
 		}
-		if patch != nil {
-			now.Patch = patch.Text(clean())
+		if result.patch != nil {
+			now.Patch = result.patch.Text(clean())
+		}
+		if result.dropped != nil && t.set.IsAgent {
+			now.Dropped = result.dropped.Text(clean())
 		}
 		t.seen[ref] = now.observation
 	}
@@ -99,7 +102,7 @@ func (t *Tracking) note(live manifest.Objects, ignored []map[string]string, at t
 			t.leaving = append(t.leaving, ref)
 		}
 		if last.comparedAs(now) && !last.isDue(at) {
-			now.Patch, now.Compared, now.CompareAgain = last.Patch, true, last.CompareAgain
+			now.Patch, now.Dropped, now.Compared, now.CompareAgain = last.Patch, last.Dropped, true, last.CompareAgain
 		}
 		if now.Owned && !now.Compared {
 			uncompared = append(uncompared, observedObject{ref, now})
@@ -124,25 +127,32 @@ func (t *Tracking) wasLeaving(object *unstructured.Unstructured) bool {
 // effectPause is the pause until a difference is compared again that a policy or webhook keeps: the policy may be removed.
 const effectPause = 15 * time.Minute
 
-// compare returns the patch that would restore the deployed state of an object, or nil without drift. It asks the API server
-// with a dry run whether the patch has an effect, except for Secrets, whose patches are redacted. If again is not 0, the result
-// may change without a change of the object.
-func compare(ctx context.Context, findIdentity func() (*access.Identity, error), ref manifest.Ref, in drift.Input) (patch drift.Patch, again time.Duration, err error) {
+// comparison is the result of comparing an object with the deployed manifest.
+type comparison struct {
+	// patch would restore the deployed state, nil without drift. dropped is a patch that the API server does not apply.
+	patch, dropped drift.Patch
+	// again is the pause after which the result may change without a change of the object, or 0.
+	again time.Duration
+}
+
+// compare compares an object with the deployed manifest. It asks the API server with a dry run whether the patch has an effect,
+// except for Secrets, whose patches are redacted.
+func compare(ctx context.Context, findIdentity func() (*access.Identity, error), ref manifest.Ref, in drift.Input) (comparison, error) {
 	if in.Desired == nil {
-		return nil, 0, nil // the manifest has no such object
+		return comparison{}, nil // the manifest has no such object
 	}
-	patch, err = drift.Comparer{New: builtIn}.Compare(in)
+	patch, err := drift.Comparer{New: builtIn}.Compare(in)
 	if err != nil || patch == nil || ref.GroupKind() == (schema.GroupKind{Kind: "Secret"}) {
-		return patch, 0, err
+		return comparison{patch: patch}, err
 	}
 	nothing, err := changesNothing(ctx, findIdentity, ref, in.Live, patch)
 	switch {
 	case nothing:
-		return nil, effectPause, nil
+		return comparison{dropped: patch, again: effectPause}, nil
 	case err != nil && !isRefusal(err):
-		return patch, pollPause, nil
+		return comparison{patch: patch, again: pollPause}, nil
 	}
-	return patch, 0, nil
+	return comparison{patch: patch}, nil
 }
 
 func isRefusal(err error) bool {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -188,7 +189,7 @@ func TestPatchWithoutEffect_CausesNoDrift(t *testing.T) {
 			wanted, live := deploytest.ObjectOf(t, test.desired), deploytest.ObjectOf(t, test.live)
 			live.SetLabels(map[string]string{fleet.LabelSetHash: "h1"})
 			ref := manifest.Ref{GroupVersionKind: live.GroupVersionKind(), Namespace: "web", Name: "a"}
-			tr := &Tracking{refs: []manifest.Ref{ref}, set: placement.Set{Hash: "h1"}, seen: map[manifest.Ref]observation{}}
+			tr := &Tracking{refs: []manifest.Ref{ref}, set: placement.Set{Hash: "h1", IsAgent: true}, seen: map[manifest.Ref]observation{}}
 			o := observing(agent)
 			for range 2 { // the second time the result is known
 				if err := o.processLive(t.Context(), deploytest.Deployment(), tr, manifest.Objects{ref: live}, manifest.Objects{ref: wanted}); err != nil {
@@ -197,6 +198,13 @@ func TestPatchWithoutEffect_CausesNoDrift(t *testing.T) {
 			}
 			if got := tr.Drifted()[ref]; got != test.drifts {
 				t.Errorf("drifts: %t, patch %s", got, tr.seen[ref].Patch)
+			}
+			want := ""
+			if !test.drifts && len(test.patches) > 0 {
+				want = "the API server does not keep these fields of " + ref.Text() + ": " + test.patches[0] + ". If"
+			}
+			if got := tr.dropped(); !strings.HasPrefix(got, want) || (got == "") != (want == "") {
+				t.Errorf("reports %q, want %q", got, want)
 			}
 			if diff := cmp.Diff(test.patches, api.patches); diff != "" {
 				t.Errorf("dry runs (-want +got):\n%s", diff)

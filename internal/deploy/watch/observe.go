@@ -29,6 +29,8 @@ type observation struct {
 	// the deployed state, "" without drift. Confidential values in it are redacted.
 	Compared bool
 	Patch    string
+	// Dropped is a patch that the API server does not apply. It is set for the agent's own objects only.
+	Dropped string
 	// Content is a hash of the object without its status. The comparison stays valid while Content is the same.
 	Content uint64
 	// CompareAgain is when the comparison ends to be valid, zero for never.

@@ -283,20 +283,29 @@ func (o *Observer) Check(ctx context.Context, bd *fleet.BundleDeployment, t *Tra
 	}
 	t.Known, t.failing = true, time.Time{}
 	found := newReport(t.observedObjects(), t.extras...)
-	found.Warning = warning(t.rules.Mistake(), failed)
+	found.Warning = warning(failed, t.rules.Mistake(), t.dropped())
 	return &found, nil
 }
 
-// warning joins what limits the observation.
-func warning(mistake string, failed map[schema.GroupVersionResource]error) string {
+// dropped describes the first object of the agent that the API server does not keep as it was deployed. It returns "" if it keeps
+// all, and for other bundles.
+func (t *Tracking) dropped() string {
+	i := slices.IndexFunc(t.refs, func(ref manifest.Ref) bool { return t.seen[ref].Dropped != "" })
+	if i < 0 {
+		return ""
+	}
+	return fmt.Sprintf("the API server does not keep these fields of %s: %s. If they are too new for the cluster, upgrade Kubernetes there, or remove them from the agent's settings in the Cluster",
+		t.refs[i].Text(), t.seen[t.refs[i]].Dropped)
+}
+
+// warning joins failed watches and other texts, which may be empty.
+func warning(failed map[schema.GroupVersionResource]error, others ...string) string {
 	var texts []string
 	for resource, err := range failed {
 		texts = append(texts, fmt.Sprintf("%s cannot be listed and watched, so that the objects are only read once a minute: %s", resource.GroupResource(), outcome.Message(err)))
 	}
 	slices.Sort(texts) // a map has no order
-	if mistake != "" {
-		texts = append(texts, mistake)
-	}
+	texts = append(texts, slices.DeleteFunc(others, func(text string) bool { return text == "" })...)
 	return strings.Join(texts, "; ")
 }
 

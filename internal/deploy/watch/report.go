@@ -32,7 +32,8 @@ type Report struct {
 	// Ready is true if no object is in transition or in error. NonModified is true if no object is missing, changed or
 	// left over.
 	Ready, NonModified bool
-	// Warning describes what limits the observation: an invalid rule for differences to ignore, or failed watches. It may be empty.
+	// Warning describes what limits the observation: failed watches, an invalid rule for differences to ignore, or fields of the agent
+	// that the API server does not keep. It may be empty.
 	Warning string
 }
 

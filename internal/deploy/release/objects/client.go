@@ -49,6 +49,9 @@ type Client struct {
 	Confined string
 	// Set is the set's hash, which the objects of the release carry as a label.
 	Set string
+	// IsAgent is true for the agent's own release. Its objects may have fields that the API server does not know, which it drops: the
+	// hub may set a field that is too new for the cluster, and a refusal would keep the agent from being upgraded.
+	IsAgent bool
 	// Foreign is true if others may have written the release. Then only objects that carry the marks of this release
 	// are deleted.
 	Foreign bool
@@ -242,13 +245,13 @@ func (c *Client) helper(info *resource.Info) *resource.Helper {
 const fromBundle = "bundle"
 
 // checking returns the helper with which an object is written. The API server refuses unknown fields of an object of the bundle, but
-// not of one that has the content of an earlier deployment: that was accepted.
+// not of one that has the content of an earlier deployment, which was accepted, nor of the agent's own objects.
 func (c *Client) checking(info *resource.Info, earlier ...kube.ResourceList) *resource.Helper {
 	isSame := func(list kube.ResourceList) bool {
 		found := list.Get(info) // of objects that Helm adopts, it is the new object itself
 		return found != nil && found.Object != info.Object && equality.Semantic.DeepEqual(contentOf(found.Object), contentOf(info.Object))
 	}
-	if info.Source != fromBundle || slices.ContainsFunc(earlier, isSame) {
+	if c.IsAgent || info.Source != fromBundle || slices.ContainsFunc(earlier, isSame) {
 		return c.helper(info)
 	}
 	return c.helper(info).WithFieldValidation(metav1.FieldValidationStrict)

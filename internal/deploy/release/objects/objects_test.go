@@ -340,12 +340,14 @@ func TestUnknownFields_AreRefusedInNewContent(t *testing.T) {
 	}
 	list := func(size int) kube.ResourceList { return kube.ResourceList{infoOf(t, thing(size))} }
 	for name, test := range map[string]struct {
-		missing, rollback, force, adopted, undeployed bool
-		former                                        []kube.ResourceList // the deployed revision, and failed ones
-		others                                        []kube.ResourceList // of a former release
-		want                                          string
+		missing, rollback, force, adopted, undeployed, agent bool
+		former                                               []kube.ResourceList // the deployed revision, and failed ones
+		others                                               []kube.ResourceList // of a former release
+		want                                                 string
 	}{
-		"created: refused":                                  {missing: true, want: "Strict"},
+		"created: refused": {missing: true, want: "Strict"},
+		"created by the agent's own bundle: accepted":       {missing: true, agent: true},
+		"changed by the agent's own bundle: accepted":       {former: []kube.ResourceList{list(1)}, agent: true},
 		"created again, as deployed: accepted":              {missing: true, former: []kube.ResourceList{list(2)}},
 		"created again, changed: refused":                   {missing: true, former: []kube.ResourceList{list(1)}, want: "Strict"},
 		"created by a rollback: accepted":                   {missing: true, rollback: true},
@@ -393,7 +395,7 @@ func TestUnknownFields_AreRefusedInNewContent(t *testing.T) {
 				method = http.MethodPut
 			}
 			client := New(&access.Identity{}, placement.Release{}, nil)
-			client.Undeployed = test.undeployed
+			client.Undeployed, client.IsAgent = test.undeployed, test.agent
 			if _, err := client.update(test.former, test.others, target, test.force); err != nil {
 				t.Fatal(err)
 			}
