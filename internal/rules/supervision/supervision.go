@@ -1,6 +1,7 @@
 package supervision
 
 import (
+	"fmt"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -132,7 +133,7 @@ func NeverReported(cluster *fleet.Cluster) bool { return cluster.Status.Agent.La
 func Decide(in Input) Outcome {
 	switch {
 	case in.Terminating:
-		return Outcome{Stage: Troubled, Reason: conditions.ReasonNamespaceTerminating, Message: namespaceTerminating}
+		return Outcome{Stage: Troubled, Reason: conditions.ReasonNamespaceTerminating, Message: fmt.Sprintf(namespaceTerminating, in.Namespace)}
 	case in.Deployment == nil, in.Deployment.Spec.Replicas != nil && *in.Deployment.Spec.Replicas == 0:
 		return Outcome{Stage: Missing, Repair: RepairObjects}
 	}

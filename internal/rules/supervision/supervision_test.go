@@ -162,6 +162,7 @@ func TestDecide_NamesTheProblemOfThePod(t *testing.T) {
 		"a webhook that does not answer":   {in: awaited(withRefusal(`Internal error occurred: failed calling webhook "policy.example.com": failed to call webhook: Post "https://10.0.0.1": EOF`)), reason: conditions.ReasonAgentPodRejected, says: "admission webhook policy.example.com downstream has to admit"},
 		"a policy":                         {in: refused(`ValidatingAdmissionPolicy 'no-agents' with binding 'b' denied request: expression`), reason: conditions.ReasonAgentPodRejected, says: "ValidatingAdmissionPolicy no-agents"},
 		"a terminating namespace":          {in: refused(`unable to create new content in namespace agents because it is being terminated`), reason: conditions.ReasonNamespaceTerminating, says: "is being deleted"},
+		"a namespace being deleted":        {in: awaited(func(in *supervision.Input) { in.Terminating = true }), reason: conditions.ReasonNamespaceTerminating, says: "kubectl describe namespace agents"},
 		"a deleted PriorityClass":          {in: refused(`no PriorityClass with name fleet-agent-priority-class was found`), reason: conditions.ReasonAgentPodRejected, says: "applied again"},
 		"unknown refusal":                  {in: refused(`by a rule of 10:15`), reason: conditions.ReasonAgentPodRejected, says: "kubectl describe replicaset -n agents -l app=fleet-agent"},
 		"empty refusal":                    {in: awaited(withRefusal("")), reason: conditions.ReasonAgentPodRejected, says: "kubectl describe replicaset"},
@@ -451,15 +452,15 @@ func TestSupervised(t *testing.T) {
 
 func TestRefusal(t *testing.T) {
 	tests := map[string]struct{ text, reason, says string }{
-		"a webhook that denies":          {`admission webhook "w.example.com" denied the request: no`, conditions.ReasonAdmissionDenied, "w.example.com of the downstream cluster denies"},
-		"a webhook that does not answer": {`Internal error occurred: failed calling webhook "w.example.com": EOF`, conditions.ReasonAdmissionDenied, "does not answer"},
+		"a webhook that denies":          {`admission webhook "w.example.com" denied the request: no`, conditions.ReasonAdmissionDenied, "w.example.com of the downstream cluster denies an object of the agent: change it, or exempt the agent's namespace. Its answer: kubectl logs -n hub-system deployment/fleet-controller"},
+		"a webhook that does not answer": {`Internal error occurred: failed calling webhook "w.example.com": EOF`, conditions.ReasonAdmissionDenied, "does not answer: repair it, or exempt the agent's namespace. The error: kubectl logs -n hub-system deployment/fleet-controller"},
 		"a policy":                       {`deployments.apps "fleet-agent" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no`, conditions.ReasonAdmissionDenied, "ValidatingAdmissionPolicy p"},
-		"a terminating namespace":        {`secrets "s" is forbidden: unable to create new content in namespace n because it is being terminated`, conditions.ReasonNamespaceTerminating, "until it is gone"},
+		"a terminating namespace":        {`secrets "s" is forbidden: unable to create new content in namespace n because it is being terminated`, conditions.ReasonNamespaceTerminating, "kubectl describe namespace agents"},
 		"something else":                 {`secrets "s" is forbidden: User "u" cannot create resource`, "", ""},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			reason, message := supervision.Refusal(test.text)
+			reason, message := supervision.Refusal(test.text, "hub-system", "agents")
 			if reason != test.reason || !strings.Contains(message, test.says) || (message == "") != (reason == "") {
 				t.Errorf("%s: %q", reason, message)
 			}

@@ -180,17 +180,17 @@ func admission(text string) (who string, denies bool) {
 	return "", false
 }
 
-// Refusal translates a downstream API server's refusal of an object of the agent. An empty reason means that the cause
-// is unknown.
-func Refusal(text string) (reason, message string) {
+// Refusal translates a downstream API server's refusal of an object of the agent. system is the namespace of the hub's controllers,
+// agent that of the agent. An empty reason means that the cause is unknown.
+func Refusal(text, system, agent string) (reason, message string) {
 	name, denies := admission(text)
 	switch {
 	case beingTerminated.MatchString(text):
-		return conditions.ReasonNamespaceTerminating, fmt.Sprintf(namespaceTerminating, "AGENT-NAMESPACE")
+		return conditions.ReasonNamespaceTerminating, fmt.Sprintf(namespaceTerminating, agent)
 	case name == "":
 		return "", ""
 	case denies:
-		return conditions.ReasonAdmissionDenied, name + " of the downstream cluster denies an object of the agent: change it, or exempt the agent's namespace. Its answer: kubectl logs -n " + names.SystemNamespace + " deployment/fleet-controller"
+		return conditions.ReasonAdmissionDenied, name + " of the downstream cluster denies an object of the agent: change it, or exempt the agent's namespace. Its answer: kubectl logs -n " + system + " deployment/fleet-controller"
 	}
-	return conditions.ReasonAdmissionDenied, name + " of the downstream cluster has to admit an object of the agent but does not answer: repair it, or exempt the agent's namespace. The error: kubectl logs -n " + names.SystemNamespace + " deployment/fleet-controller"
+	return conditions.ReasonAdmissionDenied, name + " of the downstream cluster has to admit an object of the agent but does not answer: repair it, or exempt the agent's namespace. The error: kubectl logs -n " + system + " deployment/fleet-controller"
 }

@@ -262,7 +262,7 @@ func TestObstacle_OfRefusedRequests(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			reason, message := obstacle(test.err)
+			reason, message := obstacle(test.err, "hub-system", "agents")
 			if reason != test.reason || message == "" || strings.Contains(message, "10.0.0.1") {
 				t.Errorf("%s: %q", reason, message)
 			}

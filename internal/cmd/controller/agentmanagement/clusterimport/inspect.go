@@ -96,7 +96,7 @@ func (h *handler) stateOf(cluster *fleet.Cluster) string {
 func (h *handler) reportInspection(cluster *fleet.Cluster, out supervisionrule.Outcome, err error) (*fleet.Cluster, error) {
 	reason, message := out.Reason, foreign.Excerpt(out.Message, messageLimit)
 	if err != nil {
-		if reason, message = obstacle(err); reason == conditions.ReasonError {
+		if reason, message = obstacle(err, h.app.Namespaces.System, importing.AgentNamespace(cluster, h.app.Namespaces)); reason == conditions.ReasonError {
 			return cluster, nil // logged; it means nothing for the agent
 		}
 	}

@@ -9,18 +9,17 @@ import (
 	"github.com/fleet-hub/fleet/internal/cmd/controller/agentmanagement/clusterimport/install"
 	"github.com/fleet-hub/fleet/internal/kube/foreign"
 	kubeconfigs "github.com/fleet-hub/fleet/internal/kube/kubeconfig"
-	"github.com/fleet-hub/fleet/internal/protocol/names"
 	supervisionrule "github.com/fleet-hub/fleet/internal/rules/supervision"
 	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/conditions"
 )
 
 // obstacle returns the condition reason and message for the error of a run. Messages are constant: the log contains
-// what a server returned.
-func obstacle(err error) (reason, message string) {
+// what a server returned. system is the namespace of this hub's controllers, agent that of the agent.
+func obstacle(err error, system, agent string) (reason, message string) {
 	kubeconfig := func(err error) string {
 		return "the kubeconfig Secret cannot be used: " + err.Error()
 	}
-	if reason, message := refusal(err); reason != "" {
+	if reason, message := refusal(err, system, agent); reason != "" {
 		return reason, message
 	}
 	for _, known := range []struct {
@@ -62,7 +61,7 @@ func obstacle(err error) (reason, message string) {
 	case apierrors.IsForbidden(err):
 		return conditions.ReasonDownstreamForbidden, "the kubeconfig's user may not install the agent: it needs the rights of cluster-admin"
 	}
-	return conditions.ReasonError, "the hub could not install the agent and tries again. The cause: kubectl logs -n " + names.SystemNamespace + " deployment/fleet-controller"
+	return conditions.ReasonError, "the hub could not install the agent and tries again. The cause: kubectl logs -n " + system + " deployment/fleet-controller"
 }
 
 // blockedError means that a person has to change something on the hub.
@@ -72,7 +71,7 @@ func (e *blockedError) Error() string { return e.message }
 
 // refusal returns why a downstream cluster refuses the agent although it can be reached and written to. An empty
 // reason means that there is another cause.
-func refusal(err error) (reason, message string) {
+func refusal(err error, system, agent string) (reason, message string) {
 	if blocked := (*blockedError)(nil); errors.As(err, &blocked) {
 		return blocked.reason, blocked.message
 	}
@@ -83,7 +82,7 @@ func refusal(err error) (reason, message string) {
 		return conditions.ReasonImportedTwice, twice.Error()
 	}
 	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
-		return supervisionrule.Refusal(status.Status().Message)
+		return supervisionrule.Refusal(status.Status().Message, system, agent)
 	}
 	return "", ""
 }

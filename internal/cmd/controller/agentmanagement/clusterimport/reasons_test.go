@@ -42,16 +42,16 @@ func TestObstacle(t *testing.T) {
 		"another cluster":    {install.ErrOtherCluster, conditions.ReasonLocalClusterMismatch, "another cluster"},
 		"a bad token":        {apierrors.NewUnauthorized("no"), conditions.ReasonDownstreamUnauthorized, "token"},
 		"too few rights":     {fmt.Errorf("x: %w", apierrors.NewForbidden(secrets, "a", errors.New("no"))), conditions.ReasonDownstreamForbidden, "cluster-admin"},
-		"anything else":      {errors.New("the token is s3cr3t"), conditions.ReasonError, "log"},
-		"a server's failure": {apierrors.NewInternalError(errors.New("at 10:15")), conditions.ReasonError, "log"},
+		"anything else":      {errors.New("the token is s3cr3t"), conditions.ReasonError, "kubectl logs -n hub-system deployment/fleet-controller"},
+		"a server's failure": {apierrors.NewInternalError(errors.New("at 10:15")), conditions.ReasonError, "kubectl logs -n hub-system deployment/fleet-controller"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			reason, message := obstacle(test.err)
+			reason, message := obstacle(test.err, "hub-system", "agents")
 			if reason != test.reason || !strings.Contains(message, test.says) {
 				t.Errorf("got %s %q; want %s and %q in the message", reason, message, test.reason, test.says)
 			}
-			again, repeated := obstacle(fmt.Errorf("at another time: %w", test.err))
+			again, repeated := obstacle(fmt.Errorf("at another time: %w", test.err), "hub-system", "agents")
 			if again != reason || repeated != message {
 				t.Errorf("the same cause gave another condition: %s %q", again, repeated)
 			}

@@ -32,7 +32,7 @@ func (h *handler) report(cluster *fleet.Cluster, out importing.Outcome) (*fleet.
 // reportRun writes what a run downstream has achieved, or why it failed.
 func (h *handler) reportRun(cluster *fleet.Cluster, out importing.Outcome, err error) (*fleet.Cluster, error) {
 	if err != nil {
-		reason, message := obstacle(err)
+		reason, message := obstacle(err, h.app.Namespaces.System, importing.AgentNamespace(cluster, h.app.Namespaces))
 		return hub.Report(h.app, h.app.Clusters, h.latest(cluster), func(c *fleet.Cluster) {
 			if errors.Is(err, install.ErrNoIdentity) {
 				c.Status.AgentDeployedGeneration = nil // causes a new registration
