@@ -3,7 +3,7 @@
 //
 //	start, every hour ─► token of each recovery account ─ TokenReview ─► rejected twice: token and account deleted
 //	                                                     ─ no Secret ──► account deleted
-//	                                                     ─ failed, or rejected once ─► again after a minute
+//	                                                     ─ failed, rejected once, or no Secret yet ─► again after a minute
 //
 // The recovery controller then creates another account, and the hub document contains its token.
 package recoverytokens

@@ -1,6 +1,7 @@
 package recoverytokens
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,8 +44,8 @@ type handler struct {
 	pace flowcontrol.RateLimiter
 	// pause waits before failed reviews are repeated. It returns false if ctx has ended.
 	pause func(ctx context.Context) bool
-	// rejected are the accounts whose token was rejected in its last review.
-	rejected map[types.UID]bool
+	// rejected are the tokens that were rejected in their last review, by the account.
+	rejected map[types.UID]string
 }
 
 // Register reviews the recovery tokens while the controllers run.
@@ -64,37 +65,48 @@ func Register(_ context.Context, a *hub.App) error {
 }
 
 func newHandler(a *hub.App, pace flowcontrol.RateLimiter, pause func(context.Context) bool) *handler {
-	return &handler{app: a, pace: pace, pause: pause, rejected: map[types.UID]bool{}}
+	return &handler{app: a, pace: pace, pause: pause, rejected: map[types.UID]string{}}
 }
 
-// reviewAll reviews the recovery token of each workspace. It repeats reviews that failed, for half of the interval at most.
+// reviewAll reviews the recovery token of each workspace. It repeats reviews that failed, and begins no round later than half of the
+// interval after the first one has ended. A round may take longer on a hub with very many workspaces.
 func (h *handler) reviewAll(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, interval/2)
-	defer cancel()
 	failed := h.reviewEach(ctx, func(*corev1.ServiceAccount) bool { return true })
-	for len(failed) > 0 && h.pause(ctx) {
+	limited, cancel := context.WithTimeout(ctx, interval/2)
+	defer cancel()
+	for len(failed) > 0 && h.pause(limited) {
 		failed = h.reviewEach(ctx, func(account *corev1.ServiceAccount) bool { return failed[account.UID] })
 	}
 }
 
-// reviewEach reviews the tokens of selected accounts, and returns the accounts for which that failed.
+// reviewEach reviews the tokens of selected accounts, and returns the accounts for which that failed. It logs the first failure, as
+// the others often have the same cause.
 func (h *handler) reviewEach(ctx context.Context, selected func(*corev1.ServiceAccount) bool) map[types.UID]bool {
 	all, err := h.app.ServiceAccounts.Cache().List(metav1.NamespaceAll, labels.Everything())
 	if err != nil {
 		return nil // only a cache that has not started
 	}
+	var workspaces []string // with an error that is reported
+	var first error
 	failed := map[types.UID]bool{}
 	for _, account := range all {
 		if !recoveries.IsAccount(account) || !selected(account) {
 			continue
 		}
 		if h.pace.Wait(ctx) != nil {
-			return nil // the process is stopping, or the others are reviewed next time
+			return nil // the process is stopping
 		}
-		if err := h.review(ctx, account); err != nil && ctx.Err() == nil {
-			failed[account.UID] = true
-			h.app.Log.Warn("reviewing a recovery token failed", "namespace", account.Namespace, "error", err)
+		err := h.review(ctx, account)
+		if err == nil || ctx.Err() != nil {
+			continue
 		}
+		failed[account.UID] = true
+		if !errors.Is(err, accounts.ErrTokenPending) { // which is usual for a new workspace
+			workspaces, first = append(workspaces, account.Namespace), cmp.Or(first, err)
+		}
+	}
+	if first != nil {
+		h.app.Log.Warn("reviewing recovery tokens failed", "workspaces", len(workspaces), "namespace", workspaces[0], "error", first)
 	}
 	return failed
 }
@@ -106,10 +118,14 @@ func (h *handler) review(ctx context.Context, account *corev1.ServiceAccount) er
 	if err != nil {
 		return err
 	}
-	if secret == nil && h.app.Clock().Sub(account.CreationTimestamp.Time) > newAccount {
+	isNew := h.app.Clock().Sub(account.CreationTimestamp.Time) <= newAccount
+	isPending := !recoveries.IsTokenOf(secret, account) || len(secret.Data[corev1.ServiceAccountTokenKey]) == 0
+	switch {
+	case secret == nil && !isNew:
 		return h.deleteAccount(account, "its Secret does not exist")
-	}
-	if !recoveries.IsTokenOf(secret, account) || len(secret.Data[corev1.ServiceAccountTokenKey]) == 0 {
+	case isPending && isNew:
+		return accounts.ErrTokenPending
+	case isPending:
 		return nil // not filled yet
 	}
 	bearer := recoveries.TokenIn(secret, account)
@@ -124,8 +140,8 @@ func (h *handler) review(ctx context.Context, account *corev1.ServiceAccount) er
 		delete(h.rejected, account.UID)
 		return nil
 	}
-	if !h.rejected[account.UID] {
-		h.rejected[account.UID] = true
+	if h.rejected[account.UID] != bearer {
+		h.rejected[account.UID] = bearer
 		return errRejected
 	}
 	return h.replaceRejected(ctx, account, secret)

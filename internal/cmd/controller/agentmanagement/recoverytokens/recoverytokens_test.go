@@ -3,12 +3,15 @@ package recoverytokens
 import (
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/flowcontrol"
 
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
@@ -70,9 +73,18 @@ func TestRecoveryToken_IsReplacedIfOnlyItIsRejected(t *testing.T) {
 			h.RejectTokens(func(string) bool { rejections++; return rejections == 1 })
 		}, []string{reads, reviews, reads, reviews}},
 		"every token is rejected":               {func(h *hubtest.Hub) { h.RejectTokens(func(string) bool { return true }) }, []string{reads, reviews, reads, reviews, mints, reviews}},
-		"token of an earlier account":           {func(h *hubtest.Hub) { h.Put(tokenSecret("u0")) }, []string{reads}},
+		"token of an earlier account":           {func(h *hubtest.Hub) { h.Put(tokenSecret("u0")); h.Pass(newAccount + time.Second) }, []string{reads}},
 		"token does not exist":                  {func(h *hubtest.Hub) { h.Remove(tokenSecret("u1")); h.Pass(newAccount + time.Second) }, []string{reads, deletes}},
-		"token of a new account does not exist": {func(h *hubtest.Hub) { h.Remove(tokenSecret("u1")) }, []string{reads}},
+		"token of a new account does not exist": {func(h *hubtest.Hub) { h.Remove(tokenSecret("u1")) }, []string{reads, reads}},
+		"token of a new account is not filled": {func(h *hubtest.Hub) {
+			empty := tokenSecret("u1")
+			empty.Data = nil
+			h.Put(empty)
+		}, []string{reads, reads}},
+		"token of an account that was new does not exist": {func(h *hubtest.Hub) {
+			h.Remove(tokenSecret("u1"))
+			h.Pass(newAccount - again/2)
+		}, []string{reads, reads, deletes}},
 		"Secret contains another token": {func(h *hubtest.Hub) {
 			changed := tokenSecret("u1")
 			changed.Data["token"] = []byte(hubtest.Token("u9", time.Time{}))
@@ -112,5 +124,63 @@ func TestRecoveryAccountThatCannotBeDeleted_IsDeletedAfterAMinute(t *testing.T) 
 	h.reviewAll(t.Context())
 	if got, want := strings.Join(hub.Requests(), "; "), strings.Join([]string{reads, drops, deletes, reads, deletes}, "; "); got != want {
 		t.Errorf("requests\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestReplacedToken_IsNotRejectedByTheReviewOfItsPredecessor(t *testing.T) {
+	hub, h := start(t)
+	hub.RejectTokens(func(string) bool { return true })
+	pause := h.pause
+	h.pause = func(ctx context.Context) bool {
+		replaced := tokenSecret("u1")
+		replaced.Data["token"] = []byte(hubtest.Token("u1", hub.App.Clock().Add(time.Hour)))
+		hub.Put(replaced)
+		return pause(ctx)
+	}
+	h.reviewAll(t.Context())
+	if got, want := strings.Join(hub.Requests(), "; "), strings.Join([]string{reads, reviews, reads, reviews}, "; "); got != want {
+		t.Errorf("requests\n%s\nwant\n%s", got, want)
+	}
+}
+
+// unlimited fails if a review is limited in time.
+type unlimited struct{ flowcontrol.RateLimiter }
+
+func (unlimited) Wait(ctx context.Context) error {
+	if end, limited := ctx.Deadline(); limited {
+		return fmt.Errorf("the reviews of many workspaces take longer than until %s", end)
+	}
+	return nil
+}
+
+// At one review a second, the second round of very many workspaces begins after half an hour.
+func TestRejectedTokens_AreReplacedHoweverLongARoundTakes(t *testing.T) {
+	hub, h := start(t)
+	hub.RejectTokens(stored)
+	h.pace = unlimited{}
+	h.reviewAll(t.Context())
+	if got := hub.Requests(); len(got) == 0 || got[len(got)-1] != deletes {
+		t.Errorf("requests %q", got)
+	}
+}
+
+func TestFailedReviews_AreLoggedOnceARound(t *testing.T) {
+	hub, h := start(t)
+	for _, workspace := range []string{"ws3", "ws4"} {
+		set := names.SetHash(recoveries.SetID, names.Owner{GVK: "/v1, Kind=Namespace", Name: workspace})
+		hub.Put(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
+			Namespace: workspace, Name: "fleet-recovery", UID: types.UID(workspace), Labels: map[string]string{fleet.LabelManaged: "true", fleet.LabelSetHash: set},
+		}})
+		secret := tokenSecret(workspace)
+		secret.Namespace = workspace
+		hub.Put(secret)
+	}
+	hub.Sync()
+	hub.RejectTokens(func(string) bool { return true })
+	var log strings.Builder
+	hub.App.Log = slog.New(slog.NewTextHandler(&log, nil))
+	h.reviewAll(t.Context())
+	if lines := strings.Split(strings.TrimSpace(log.String()), "\n"); len(lines) != 2 || !strings.Contains(lines[1], "workspaces=3") || !strings.Contains(lines[1], errNoneAccepted.Error()) {
+		t.Errorf("the log is\n%s", log.String())
 	}
 }
