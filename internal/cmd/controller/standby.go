@@ -38,22 +38,16 @@ func newStandby(ctx context.Context, options agentmanagement.Options) *standby {
 	return s
 }
 
-// work works until ctx ends, which is the time of the lease.
+// work works until ctx ends, which is the time of the lease. Caches that were filled after the lease was acquired are compared with
+// the API server, too: the first of them may have been listed before, and a watch delayed since then.
 func (s *standby) work(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, s.endCaches)
 	defer stop()
-	select {
-	case <-s.filled:
-		if s.err == nil {
-			return s.prepared.TakeOver(ctx)
-		}
-	default: // the caches see all that the predecessor wrote
-	}
 	<-s.filled // ends with ctx at the latest
 	if s.err != nil {
 		return s.err
 	}
-	return s.prepared.Work(ctx)
+	return s.prepared.TakeOver(ctx)
 }
 
 // result returns why the election ended: what kept the caches from being filled, or the election's own result.

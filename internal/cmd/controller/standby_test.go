@@ -88,7 +88,12 @@ func takesOver(t *testing.T, hub *client.Client, end func()) time.Duration {
 
 func TestStandby_IsWarmAndWritesNothing(t *testing.T) {
 	hub, before := hub(t), leading
-	must(t)(installed())
+	compares := func(r request) bool {
+		return r.Verb == "list" && strings.HasPrefix(r.RequestURI, "/apis/fleet.cattle.io/v1alpha1/clusters?limit=1000")
+	}
+	if !slices.ContainsFunc(requestsWith(t, must(t)(installed())), compares) {
+		t.Error("the first leader did not compare its caches, which may have been filled before it led")
+	}
 	short := replica.Election{LeaseDuration: 10 * time.Second, RenewDeadline: 8 * time.Second, RetryPeriod: 5 * time.Second}
 	second, kubeconfig := startStandby(t, short)
 	expectStandby(t, second)
