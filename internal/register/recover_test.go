@@ -315,13 +315,16 @@ func TestRecoverySecretOfAnotherType_IsNotTakenFromTheHub(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.keeper()
-		w.givesType = corev1.SecretTypeOpaque
+		w.givesType, w.logs = corev1.SecretTypeOpaque, true
 		before := w.storedData()
 		w.accounts["account-0"] = true
 		w.identitySecret("account-0")
 		w.run(48 * time.Hour)
 		if diff := cmp.Diff(before, w.storedData()); diff != "" || w.reads == 0 {
 			t.Errorf("read %d times; recovery Secret (-want +got):\n%s", w.reads, diff)
+		}
+		if w.times("To delete it, run on the hub: kubectl delete secret -n cluster-fleet-default-a-0123456789ab fleet-recovery") == 0 {
+			t.Errorf("the Secret is not in the log:\n%s", strings.Join(w.lines, "\n"))
 		}
 	})
 }

@@ -18,16 +18,15 @@ import (
 // refresh reads what the hub has for a recovery of this agent. A hub that has nothing is asked ever more rarely.
 func (a *agent) refresh(ctx context.Context) {
 	a.keepAgain(ctx)
-	err := a.refreshRecovery(ctx)
-	if err != nil && ctx.Err() == nil {
-		a.log.Debug("reading what the agent needs to return after a loss failed", "error", err)
-	}
-	unread := a.refreshDocument(ctx)
-	if unread != nil && ctx.Err() == nil {
-		a.log.Warn("the hub document cannot be used, trying again", "error", unread)
-	}
+	err, unread := a.refreshRecovery(ctx), a.refreshDocument(ctx)
 	if ctx.Err() != nil {
 		return
+	}
+	if err != nil {
+		a.log.Debug("reading what the agent needs to return after a loss failed", "error", err)
+	}
+	if unread != nil {
+		a.log.Warn("the hub document cannot be used, trying again", "error", unread)
 	}
 	if err = errors.Join(err, unread); err != nil {
 		a.refreshes.Tried(a.now(), err)
@@ -36,8 +35,7 @@ func (a *agent) refresh(ctx context.Context) {
 	a.refreshDaily()
 }
 
-// refreshDaily makes the next refresh due in a day. A token that lasts a day is renewed before that, and each renewal
-// refreshes.
+// refreshDaily makes the next refresh due in a day. A token that lasts a day is renewed before that, and each renewal refreshes.
 func (a *agent) refreshDaily() {
 	a.refreshes.Reset()
 	a.refreshes.Schedule(a.now().Add(pace.Spread(longRefreshPause, a.Random)))
@@ -58,7 +56,9 @@ func (a *agent) refreshRecovery(ctx context.Context) error {
 	given, all := a.kept.Data.Recovery, a.kept.Data // if the hub has nothing newer
 	if err == nil {
 		if secret.Type != protocol.SecretTypeRecovery {
-			return fmt.Errorf("secret %s/%s is not from the hub: its type is %q, not %q; delete it on the hub", namespace, names.Recovery, secret.Type, protocol.SecretTypeRecovery)
+			err = fmt.Errorf("its type is %q, not %q. To delete it, run on the hub: kubectl delete secret -n %s %s", secret.Type, protocol.SecretTypeRecovery, namespace, names.Recovery)
+			a.log.Warn("a Secret on the hub has the name of the hub's recovery data, so that the agent may not return by itself after a loss", "secret", namespace+"/"+names.Recovery, "error", err)
+			return err
 		}
 		if given, err = protocol.ParseRecovery(secret.Data); err != nil {
 			return err
