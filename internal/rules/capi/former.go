@@ -26,7 +26,7 @@ func decideFormer(in Input) Outcome {
 	case in.Cluster.DeletionTimestamp != nil:
 		return Outcome{Stage: Nothing}
 	case in.Recorded == "" && !hasHadAgent(in.Fleet) && !IsByManifest(in.Fleet):
-		return Outcome{Stage: Deleting} // there is no agent, nor a manifest of one
+		return Outcome{Stage: Deleting} // it has neither an agent nor a manifest
 	case in.Recorded == "" || ByManifest(in):
 		return ofFormer(in, "and the hub cannot find out whether the new one is the same cluster")
 	case !in.Cluster.Initialized:

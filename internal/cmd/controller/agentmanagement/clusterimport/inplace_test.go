@@ -603,7 +603,7 @@ func leftOver(t *testing.T, class *schedulingv1.PriorityClass) *hubtest.Hub {
 	t.Helper()
 	hub, behind := ready(t, cluster())
 	hub.App.Namespaces.System = "hub-system"
-	behind.there = []hubtest.Object{class, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "cattle-fleet-system"}}}
+	behind.there = []hubtest.Object{class, markedBy("cattle-fleet-system", "u-hub")}
 	work(t, hub)
 	return hub
 }
@@ -633,7 +633,7 @@ func TestAnotherSystemNamespace_LeftoversAreRemoved(t *testing.T) {
 		want           []string
 	}{
 		"the default system namespace: nothing":                                      {"cattle-fleet-system", "", []hubtest.Object{usual}, nil},
-		"another system namespace: agent and credentials are removed":                {"hub-system", "", []hubtest.Object{usual}, []string{oldAgent, oldCredentials}},
+		"another system namespace, no agent: credentials are removed":                {"hub-system", "", []hubtest.Object{usual}, []string{oldCredentials}},
 		"another system namespace, the default one is gone: credentials are removed": {"hub-system", "", nil, []string{oldCredentials}},
 		"the agent runs in the default namespace: nothing":                           {"hub-system", "cattle-fleet-system", []hubtest.Object{usual}, nil},
 		"a hub runs in the default namespace: nothing": {"hub-system", "", []hubtest.Object{usual, &appsv1.Deployment{
@@ -650,12 +650,17 @@ func TestAnotherSystemNamespace_LeftoversAreRemoved(t *testing.T) {
 			secret.Data["apiServerURL"] = []byte("https://rancher")
 			return secret
 		}()}, nil},
-		"the means to register at this hub: removed": {"hub-system", "", []hubtest.Object{usual, means("token")}, []string{oldAgent, oldCredentials}},
-		"an identity that cannot be read: removed":   {"hub-system", "", []hubtest.Object{usual, storedIdentity()}, []string{oldAgent, oldCredentials}},
+		"the means to register at this hub: removed":                     {"hub-system", "", []hubtest.Object{usual, means("token")}, []string{oldAgent, oldCredentials}},
+		"an identity that cannot be read, no mark: the agent stays":      {"hub-system", "", []hubtest.Object{usual, storedIdentity()}, []string{oldCredentials}},
+		"an identity that cannot be read, an agent of this hub: removed": {"hub-system", "", []hubtest.Object{usual, storedIdentity(), markedBy("cattle-fleet-system", "u-hub")}, []string{oldAgent, oldCredentials}},
+		"an identity of another Cluster: nothing":                        {"hub-system", "", []hubtest.Object{usual, identityOf("ws", "later", tokenOf("u-later-account"))}, nil},
+		"an identity of another Cluster, an agent of this hub: nothing":  {"hub-system", "", []hubtest.Object{usual, identityOf("ws", "later", tokenOf("u-later-account")), markedBy("cattle-fleet-system", "u-hub")}, nil},
+		"the means to register as another Cluster: nothing":              {"hub-system", "", []hubtest.Object{usual, meansOf("ws", "later", "later-bearer")}, nil},
+		"an identity of another Cluster, whose account is gone: removed": {"hub-system", "", []hubtest.Object{usual, identityOf("ws", "later", tokenOf("u-gone"))}, []string{oldAgent, oldCredentials}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			hub, behind := ready(t, cluster(func(c *fleet.Cluster) { c.Spec.AgentNamespace = test.agents }))
+			hub, behind := ready(t, cluster(func(c *fleet.Cluster) { c.Spec.AgentNamespace = test.agents }), later(t, "ws")...)
 			hub.App.Namespaces.System = test.system
 			behind.there = test.there
 			work(t, hub)

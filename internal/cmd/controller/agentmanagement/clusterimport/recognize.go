@@ -50,6 +50,12 @@ func (h *handler) recognize(ctx context.Context, cluster *fleet.Cluster, downstr
 	case !forClusterAPI:
 		return h.recognizeUsers(cluster, uid)
 	}
+	return h.recognizeForClusterAPI(cluster, uid)
+}
+
+// recognizeForClusterAPI records which cluster a Cluster for Cluster API is. It returns an error if the cluster is another Cluster
+// already, or if this Cluster was kept for an earlier cluster with the name.
+func (h *handler) recognizeForClusterAPI(cluster *fleet.Cluster, uid types.UID) error {
 	recorded, err := h.app.Identities.Of(cluster)
 	if err != nil {
 		return err

@@ -163,11 +163,16 @@ func TestAClusterThatJoinedByItself_KeepsItsAgent(t *testing.T) {
 	}
 }
 
-// Neither a record nor the client ID tells which cluster this one is, but its agent has a token of the other Cluster.
+// Neither a record nor the client ID tells which cluster this one is, but its agent has a token of the other Cluster. An agent that
+// joined by itself is in the default system namespace, also if that of the hub is another one.
 func TestAClusterWhoseAgentHasATokenOfAnother_KeepsItsAgent(t *testing.T) {
-	for _, workspace := range []string{"ws", "secret-team"} {
-		t.Run(workspace, func(t *testing.T) {
+	for _, test := range []struct{ workspace, system string }{
+		{"ws", "cattle-fleet-system"}, {"secret-team", "cattle-fleet-system"}, {"ws", "hub-system"}, {"secret-team", "hub-system"},
+	} {
+		t.Run(test.workspace+", "+test.system, func(t *testing.T) {
+			workspace, system := test.workspace, test.system
 			hub, behind := ready(t, cluster(forClusterAPI), append(later(t, workspace), namespaceFor(workspace, "later", ""), namespaceFor("ws", "c1", ""))...)
+			hub.App.Namespaces.System = system
 			behind.there = []hubtest.Object{agentDeployment(1), identityOf(workspace, "later", tokenOf("u-later-account"))}
 			work(t, hub)
 			expectImported(t, hub, conditions.ReasonImportedTwice)

@@ -12,12 +12,14 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fleet-hub/fleet/internal/agentchart"
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub"
 	"github.com/fleet-hub/fleet/internal/protocol/names"
 	supervisionrule "github.com/fleet-hub/fleet/internal/rules/supervision"
 	fleet "github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1"
+	"github.com/fleet-hub/fleet/pkg/apis/fleet.cattle.io/v1alpha1/annotation"
 )
 
 // ErrClassInUse means that the agent's Deployment still names the PriorityClass to be deleted. Without the class no
@@ -138,8 +140,7 @@ func removeMarked(ctx context.Context, downstream hub.Downstream, setID string, 
 }
 
 // removeLeftovers removes an agent that was in the default system namespace before the hub used another one, and its
-// credentials namespace. If a hub or another hub's agent is there, nothing is removed. An agent that joined by itself, or that
-// Rancher Fleet installed, has no mark, so its identity decides.
+// credentials namespace. If a hub, another hub's agent or that of another Cluster is there, nothing is removed.
 func (d *Agent) removeLeftovers(ctx context.Context) error {
 	if !d.Leftovers {
 		return nil
@@ -148,18 +149,11 @@ func (d *Agent) removeLeftovers(ctx context.Context) error {
 	if found, err := d.Downstream.Find(ctx, controller); err != nil || found {
 		return err
 	}
-	if another, err := d.ofAnotherHub(ctx, names.SystemNamespace); err != nil || another {
+	own, others, err := d.leftover(ctx)
+	if err != nil || others {
 		return err
 	}
-	if own, err := d.isOwn(ctx, names.SystemNamespace); err != nil || !own {
-		return err
-	}
-	usual := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: names.SystemNamespace}}
-	found, err := d.Downstream.Find(ctx, usual)
-	if err != nil {
-		return err
-	}
-	if found {
+	if own {
 		if err := d.Downstream.Remove(ctx, agentchart.Objects(names.SystemNamespace)...); err != nil {
 			return err
 		}
@@ -169,6 +163,24 @@ func (d *Agent) removeLeftovers(ctx context.Context) error {
 		return fmt.Errorf("removing what an earlier agent left: %w", err)
 	}
 	return nil
+}
+
+// leftover reports whether the agent in the default system namespace is this Cluster's, or one of this hub that no Cluster has any
+// more, and whether it is that of another hub or Cluster. Both are false if there is none, or one of unknown origin, which stays.
+// An agent that joined by itself, or that Rancher Fleet installed, has no mark of a hub, so its identity decides.
+func (d *Agent) leftover(ctx context.Context) (own, others bool, err error) {
+	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: names.SystemNamespace, Name: names.Agent}}
+	if _, err := d.Downstream.Find(ctx, config); err != nil {
+		return false, false, err
+	}
+	found, err := d.meansIn(ctx, names.SystemNamespace)
+	if err != nil {
+		return false, false, err
+	}
+	mark := types.UID(config.Annotations[annotation.HubUID])
+	here, unknown := d.leadsHere(found)
+	others = mark != "" && mark != d.Hub || !here && !unknown || checkOwner(found.stored, found.bootstrap, d.CheckOwner) != nil
+	return !others && (here || mark != ""), others, nil
 }
 
 // Find returns the first object of a type, or nil if the list contains none.

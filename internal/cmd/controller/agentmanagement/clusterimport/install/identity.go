@@ -108,29 +108,40 @@ func checkOwner(stored, bootstrap map[string][]byte, check func(Owner) error) er
 
 // checkOwner returns an error if the agent there belongs to another Cluster of the hub.
 func (d *Agent) checkOwner(ctx context.Context) error {
-	stored, err := d.data(ctx, names.Agent)
+	found, err := d.meansIn(ctx, d.Values.Namespace)
 	if err != nil {
 		return err
 	}
-	bootstrap, err := d.data(ctx, names.AgentBootstrap)
-	if err != nil {
-		return err
+	return checkOwner(found.stored, found.bootstrap, d.CheckOwner)
+}
+
+// means are the data of the Secrets with which an agent reports and registers. That of a missing Secret is nil.
+type means struct{ stored, bootstrap map[string][]byte }
+
+func (d *Agent) meansIn(ctx context.Context, namespace string) (found means, err error) {
+	if found.stored, err = d.data(ctx, namespace, names.Agent); err != nil {
+		return found, err
 	}
-	return checkOwner(stored, bootstrap, d.CheckOwner)
+	found.bootstrap, err = d.data(ctx, namespace, names.AgentBootstrap)
+	return found, err
 }
 
 // data returns the data of a Secret, which is nil if the Secret does not exist.
-func (d *Agent) data(ctx context.Context, name string) (map[string][]byte, error) {
-	secret, err := d.secret(ctx, name)
+func (d *Agent) data(ctx context.Context, namespace, name string) (map[string][]byte, error) {
+	secret, err := d.secretIn(ctx, namespace, name)
 	if err != nil || secret == nil {
 		return nil, err
 	}
 	return secret.Data, nil
 }
 
-// secret returns nil if the Secret does not exist.
+// secret returns a Secret in the namespace of the agent, or nil if it does not exist.
 func (d *Agent) secret(ctx context.Context, name string) (*corev1.Secret, error) {
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: d.Values.Namespace, Name: name}}
+	return d.secretIn(ctx, d.Values.Namespace, name)
+}
+
+func (d *Agent) secretIn(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	found, err := d.Downstream.Find(ctx, secret)
 	if err != nil || !found {
 		return nil, err
@@ -143,32 +154,27 @@ func (d *Agent) isKnown(stored *corev1.Secret) bool {
 	return stored != nil && supervisionrule.KnowsIdentity(kubeconfigs.TokenOf(stored.Data[protocol.KubeconfigKey]), d.Accounts)
 }
 
-// isOwn reports whether what an agent in a namespace registers or reports with leads to this hub, or is missing: it has the hub's
-// address, or its token has the signing key of the hub's own token.
-func (d *Agent) isOwn(ctx context.Context, namespace string) (bool, error) {
-	for _, name := range []string{names.Agent, names.AgentBootstrap} {
-		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
-		found, err := d.Downstream.Find(ctx, secret)
-		if err != nil {
-			return false, err
-		}
-		if server, token := leadsTo(secret); found && server != "" {
-			return d.isHere(server, token), nil
+// leadsHere reports whether what an agent reports or registers with leads to this hub: it has the hub's address, or its token has the
+// signing key of the hub's own token. It returns unknown if it leads nowhere.
+func (d *Agent) leadsHere(of means) (here, unknown bool) {
+	for _, data := range []map[string][]byte{of.stored, of.bootstrap} {
+		if server, token := leadsTo(data); server != "" {
+			return d.isHere(server, token), false
 		}
 	}
-	return true, nil
+	return false, true
 }
 
-// leadsTo returns the address and the token in an agent's Secret, or empty texts if no agent can use it.
-func leadsTo(secret *corev1.Secret) (server, token string) {
-	if given, err := protocol.ParseBootstrap(secret.Data); err == nil {
+// leadsTo returns the address and the token in the data of an agent's Secret, or empty texts if no agent can use it.
+func leadsTo(data map[string][]byte) (server, token string) {
+	if given, err := protocol.ParseBootstrap(data); err == nil {
 		return given.APIServerURL, given.Token
 	}
-	server, _, err := kubeconfigs.AddressOf(secret.Data[protocol.KubeconfigKey])
+	server, _, err := kubeconfigs.AddressOf(data[protocol.KubeconfigKey])
 	if err != nil {
 		return "", ""
 	}
-	return server, kubeconfigs.TokenOf(secret.Data[protocol.KubeconfigKey])
+	return server, kubeconfigs.TokenOf(data[protocol.KubeconfigKey])
 }
 
 func (d *Agent) isHere(server, token string) bool {

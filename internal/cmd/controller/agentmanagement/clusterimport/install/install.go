@@ -61,10 +61,8 @@ func (d *Agent) Install(ctx context.Context) error {
 // reinstall deploys an agent that has to register. It removes the agent's identity before it delivers the bootstrap
 // Secret for another one.
 func (d *Agent) reinstall(ctx context.Context) error {
-	if d.GivesWay {
-		if err := d.checkOwner(ctx); err != nil {
-			return err
-		}
+	if err := d.giveWay(ctx); err != nil {
+		return err
 	}
 	// Remove the old agent while the status still contains its namespace. A retry would not know it.
 	if err := d.Leave(ctx); err != nil {
@@ -90,6 +88,21 @@ func (d *Agent) reinstall(ctx context.Context) error {
 		return err
 	}
 	return d.restart(ctx, unwatched)
+}
+
+// giveWay returns an error if the agent of another Cluster has to stay. It may have joined by itself, in the default system namespace.
+func (d *Agent) giveWay(ctx context.Context) error {
+	if !d.GivesWay {
+		return nil
+	}
+	if err := d.checkOwner(ctx); err != nil || !d.Leftovers {
+		return err
+	}
+	found, err := d.meansIn(ctx, names.SystemNamespace)
+	if err != nil {
+		return err
+	}
+	return checkOwner(found.stored, found.bootstrap, d.CheckOwner)
 }
 
 // upgrade changes an agent that keeps its identity. Without an identity of this Cluster, the agent belongs to
