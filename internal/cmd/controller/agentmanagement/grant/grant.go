@@ -346,7 +346,7 @@ func (h *handler) endConfirmation(r *run) error {
 // deleteSuperseded deletes the older requests of a client that has reported with its new credential.
 func (h *handler) deleteSuperseded(r *run) error {
 	namespace := r.request.Namespace
-	var failures []error
+	failures := []error{h.forgetIdentity(grant.ClusterOf(r.in))}
 	for _, name := range r.out.Superseded {
 		h.app.Log.Info("registration superseded", "registration", namespace+"/"+name)
 		err := h.app.ClusterRegistrations.Delete(namespace, name, &metav1.DeleteOptions{})
@@ -358,4 +358,18 @@ func (h *handler) deleteSuperseded(r *run) error {
 		}
 	}
 	return errors.Join(failures...)
+}
+
+// forgetIdentity forgets the UID that is recorded for a Cluster without a kubeconfig: its agent may run in another cluster now. The
+// former cluster could otherwise not be registered for Cluster API. An import records a UID again whenever it finds this agent. The
+// import controller writes the change into the record with the next heartbeat.
+func (h *handler) forgetIdentity(cluster *fleet.Cluster) error {
+	if cluster == nil || cluster.Spec.KubeConfigSecret != "" {
+		return nil
+	}
+	uid, err := h.app.Identities.Of(cluster)
+	if err == nil && uid != "" {
+		h.app.Identities.Note(cluster, "")
+	}
+	return err
 }

@@ -9,6 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/fleet-hub/fleet/internal/cmd/controller/hub/hubtest"
 	"github.com/fleet-hub/fleet/internal/metrics"
 	"github.com/fleet-hub/fleet/internal/metrics/metricstest"
@@ -178,4 +180,25 @@ func TestHeartbeatOfAClusterOfAnotherManager_CostsNothing(t *testing.T) {
 	hub.Put(cluster(labelled, seen(hub.Now().Add(2*time.Minute))))
 	handle(t, hub)
 	expectRequests(t, hub)
+}
+
+// An import for Cluster API has recorded which cluster it is. Its agent may have registered in another one.
+func TestAgentThatRegistersAgain_IsNoLongerTheRecordedCluster(t *testing.T) {
+	for name, test := range map[string]struct {
+		kubeconfig string
+		want       types.UID
+	}{
+		"it joined with a token": {"", ""},
+		"it was imported":        {"kc", "u-cluster"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			hub := supersedes(t, func(c *fleet.Cluster) { c.Spec.KubeConfigSecret = test.kubeconfig })
+			c := hubtest.MustGet[*fleet.Cluster](t, hub, "ws", "c1")
+			hub.App.Identities.Note(c, "u-cluster")
+			handle(t, hub)
+			if uid, err := hub.App.Identities.Of(c); err != nil || uid != test.want {
+				t.Errorf("UID %q, want %q; error %v", uid, test.want, err)
+			}
+		})
+	}
 }
