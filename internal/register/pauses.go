@@ -49,8 +49,7 @@ func (a *agent) isAttending() bool {
 	return a.serving != nil && a.answer.Answer == registering.Accepted
 }
 
-// pause waits for d and reports whether it has passed. It returns early if a Secret or the configuration changes, if the work
-// ends, if the token in use is due, or if the hub rejects an identity that it has accepted so far.
+// pause waits for d and reports whether it has passed. It returns early for a change, for a token that is due, and if the work ends.
 func (a *agent) pause(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return ctx.Err() == nil
@@ -103,7 +102,8 @@ func (a *agent) renewalDue() time.Duration {
 		return math.MaxInt64
 	}
 	if a.renewal.token != token {
-		a.renewal = renewal{token: token, due: a.now().Add(registering.RenewIn(of.Lifetime, a.obtained == token, pace.FineChance(a.Random)))}
+		left := protocol.ExpiryOf(token).Sub(a.now())
+		a.renewal = renewal{token: token, due: a.now().Add(registering.RenewIn(of.Lifetime, left, a.obtained == token, pace.FineChance(a.Random)))}
 	}
 	return max(a.renewal.due.Sub(a.now()), a.renewals.Until(a.now()))
 }

@@ -30,9 +30,13 @@ import (
 )
 
 // tokenFor is a token of the agent's account with this lifetime. All tokens have another serial.
-func tokenFor(serial int, lifetime time.Duration) string {
-	claims := fmt.Sprintf(`{"iat":1000,"exp":%d,"jti":"%d","kubernetes.io":{"namespace":"cluster-fleet-default-a-0123456789ab","serviceaccount":{"name":"request-1-r1","uid":"u"}}}`,
-		1000+int64(lifetime/time.Second), serial)
+func tokenFor(serial int, lifetime time.Duration) string { return tokenOfAge(0, serial, lifetime) }
+
+// tokenOfAge is such a token that had been issued this long before the test began.
+func tokenOfAge(age time.Duration, serial int, lifetime time.Duration) string {
+	start := 946684800 - int64(age/time.Second) // the clock of synctest starts in the year 2000
+	claims := fmt.Sprintf(`{"iat":%d,"exp":%d,"jti":"%d","kubernetes.io":{"namespace":"cluster-fleet-default-a-0123456789ab","serviceaccount":{"name":"request-1-r1","uid":"u"}}}`,
+		start, start+int64(lifetime/time.Second), serial)
 	return "e30." + base64.RawURLEncoding.EncodeToString([]byte(claims)) + ".sig"
 }
 
@@ -215,7 +219,7 @@ func TestBootstrapSecretBeforeARenewal_IsKeptForTheConfiguration(t *testing.T) {
 		w.accounts[first] = true
 		w.identitySecret(first, func(a *hubclient.Access) { a.CA = nil })
 		w.configure(config.Agent{AgentTLSMode: config.TLSModeSystemStore})
-		due := registering.RenewIn(10*time.Minute, false, pace.FineChance(zeros{}))
+		due := registering.RenewIn(10*time.Minute, 10*time.Minute, false, pace.FineChance(zeros{}))
 		w.later(due-time.Second, "admin", "delivers the CA", func() { w.bootstrapSecret("import-1") })
 		w.later(due+2*time.Second, "admin", "makes the mode strict", func() { w.configure(config.Agent{AgentTLSMode: config.TLSModeStrict}) })
 		w.run(5 * time.Minute)
@@ -226,6 +230,25 @@ func TestBootstrapSecretBeforeARenewal_IsKeptForTheConfiguration(t *testing.T) {
 	})
 }
 
+// A cluster that was switched off overnight is on again half an hour before its token expires.
+func TestTokenThatIsNearlyExpiredAtTheStart_IsRenewedInHalfOfTheRest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		first := tokenOfAge(23*time.Hour+30*time.Minute, 0, 24*time.Hour)
+		w.accounts[first] = true
+		w.identitySecret(first)
+		w.later(15*time.Minute-time.Second, "test", "looks", func() {
+			if w.renewal.accepted != 0 {
+				t.Error("renewed before half of the rest has passed")
+			}
+		})
+		w.run(16 * time.Minute)
+		if w.renewal.accepted != 1 || w.times("serves fleet-default") != 1 {
+			t.Errorf("renewed %d times, want once:\n%s", w.renewal.accepted, strings.Join(w.lines, "\n"))
+		}
+	})
+}
+
 // The hub does not answer when a token of ten minutes is due, and answers again half a minute before it expires.
 func TestShortTokenDuringAnOutage_IsRenewedBeforeItExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -233,7 +256,7 @@ func TestShortTokenDuringAnOutage_IsRenewedBeforeItExpires(t *testing.T) {
 		first := tokenFor(0, 10*time.Minute)
 		w.accounts[first] = true
 		w.identitySecret(first)
-		renewed := registering.RenewIn(10*time.Minute, false, pace.FineChance(zeros{}))
+		renewed := registering.RenewIn(10*time.Minute, 10*time.Minute, false, pace.FineChance(zeros{}))
 		w.later(renewed+5*time.Minute, "hub", "is down", func() { w.down = true })
 		w.later(renewed+9*time.Minute+15*time.Second, "hub", "is back", func() { w.down = false })
 		w.later(renewed+10*time.Minute, "hub", "lets the token expire", func() { delete(w.accounts, tokenFor(1, 10*time.Minute)) })

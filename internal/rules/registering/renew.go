@@ -11,14 +11,18 @@ const (
 	renewFrom  = 50
 	renewUntil = 75
 	startUntil = 10
+	// soon is the shortest time to a renewal of a token that seems to expire, because the clock may be wrong.
+	soon = time.Minute
 )
 
-// RenewIn returns the time from now to the renewal of a token. isNew means that this process has obtained it. chance is a random
-// number from 0 to 65535.
-func RenewIn(lifetime time.Duration, isNew bool, chance int) time.Duration {
-	from, until := renewFrom, renewUntil
-	if !isNew {
-		from, until = 0, startUntil
+// RenewIn returns the time from now to the renewal of a token. isNew means that this process has obtained it. Another one is renewed
+// in half of the time that is left by this machine's clock, if that is earlier. chance is a random number from 0 to 65535.
+func RenewIn(lifetime, left time.Duration, isNew bool, chance int) time.Duration {
+	share := func(from, until int) time.Duration {
+		return lifetime/100*time.Duration(from) + lifetime/100*time.Duration(until-from)/chances*time.Duration(chance)
 	}
-	return lifetime/100*time.Duration(from) + lifetime/100*time.Duration(until-from)/chances*time.Duration(chance)
+	if isNew {
+		return share(renewFrom, renewUntil)
+	}
+	return min(share(0, startUntil), max(left/2, soon))
 }
