@@ -37,7 +37,10 @@ type Store struct {
 }
 
 // IsUnstorable reports whether an error of Load or Save means that the agent may store its key nowhere.
-func IsUnstorable(err error) bool { return apierrors.IsForbidden(err) || errors.Is(err, ErrForeign) }
+func IsUnstorable(err error) bool { return apierrors.IsForbidden(err) || isDenied(err) || errors.Is(err, ErrForeign) }
+
+// isDenied reports whether admission may have denied an object. Policies use code 422, and webhooks without a code 400.
+func isDenied(err error) bool { return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) }
 
 // Load returns the agent's key and the valid values beside it. Load creates a missing key.
 func (s Store) Load(ctx context.Context) (identity.Key, protocol.RecoveryData, error) {
@@ -158,7 +161,7 @@ func (s Store) create(ctx context.Context, key identity.Key, kept protocol.Recov
 	data := map[string][]byte{protocol.RecoveryKeyKey: document}
 	maps.Copy(data, kept.Encode())
 	for _, namespace := range s.namespaces() {
-		if err = s.createIn(ctx, namespace, data); err == nil || !isElsewhere(err) {
+		if err = s.createIn(ctx, namespace, data); err == nil || !isElsewhere(err) && !isDenied(err) {
 			return err
 		}
 	}

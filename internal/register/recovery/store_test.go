@@ -4,10 +4,18 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
+	"strings"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
+	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/fleet-hub/fleet/internal/register/recovery"
 )
@@ -27,5 +35,37 @@ func TestNotFoundPageOfAProxy_CreatesNoKey(t *testing.T) {
 	}
 	if _, _, err := (recovery.Store{Local: local, Namespace: "agents", Log: slog.New(slog.DiscardHandler)}).Load(t.Context()); err == nil {
 		t.Error("no error")
+	}
+}
+
+// Policies and webhooks deny objects with other codes than authorization.
+func TestKeyThatAdmissionDenies_IsStoredInTheNextNamespace(t *testing.T) {
+	kind := schema.GroupKind{Kind: "Secret"}
+	for name, denial := range map[string]error{
+		"a policy":               apierrors.NewInvalid(kind, "s", nil),
+		"a webhook without code": apierrors.NewBadRequest(`admission webhook "w" denied the request: no`),
+	} {
+		for _, denied := range [][]string{{metav1.NamespaceSystem}, {metav1.NamespaceSystem, "agents"}} {
+			t.Run(name+" denies "+strings.Join(denied, " and "), func(t *testing.T) {
+				local := fake.NewClientset()
+				local.PrependReactor("create", "secrets", func(action clienttesting.Action) (bool, runtime.Object, error) {
+					return slices.Contains(denied, action.GetNamespace()), nil, denial
+				})
+				store := recovery.Store{Local: local, Namespace: "agents", Log: slog.New(slog.DiscardHandler)}
+				_, _, err := store.Load(t.Context())
+				if len(denied) > 1 {
+					if !recovery.IsUnstorable(err) {
+						t.Errorf("error %v, want one that says that no key can be stored", err)
+					}
+					return
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := local.CoreV1().Secrets("agents").Get(t.Context(), store.Name(), metav1.GetOptions{}); err != nil {
+					t.Errorf("the key is not in the agent's namespace: %v", err)
+				}
+			})
+		}
 	}
 }
