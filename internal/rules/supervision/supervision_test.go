@@ -54,12 +54,19 @@ func pod(name string, modify func(*corev1.Pod)) corev1.Pod {
 }
 
 func running(p *corev1.Pod) {
-	p.Status = corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}}
+	p.Status = corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{{Name: "fleet-agent", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}}
 }
 
 func waits(reason string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
-		p.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: "at 10:15, try 3"}}}}
+		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "fleet-agent", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: "at 10:15, try 3"}}}}
+	}
+}
+
+func sidecarWaits(reason string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		waits(reason)(p)
+		p.Status.ContainerStatuses[0].Name = "istio-proxy"
 	}
 }
 
@@ -157,6 +164,7 @@ func TestDecide_NamesTheProblemOfThePod(t *testing.T) {
 		"quota requires resources":         {in: refused("failed quota: cpu: must specify limits.cpu for: fleet-agent"), reason: conditions.ReasonAgentPodRejected, says: "set spec.agentResources"},
 		"LimitRange exceeded":              {in: refused("maximum memory usage per Container is 64Mi, but limit is 128Mi"), reason: conditions.ReasonAgentPodRejected, says: "a LimitRange of namespace agents"},
 		"pod security":                     {in: refused(`violates PodSecurity "restricted:latest": seccompProfile (pod or container "fleet-agent" must set …)`), reason: conditions.ReasonAgentPodRejected, says: "pods of Pod Security level restricted"},
+		"pod security, the command":        {in: refused(`violates PodSecurity "restricted:latest": seccompProfile`), reason: conditions.ReasonAgentPodRejected, says: "kubectl label namespace agents --overwrite pod-security.kubernetes.io/enforce=baseline"},
 		"pod security, host network":       {in: refused(`violates PodSecurity "baseline:latest": host namespaces (hostNetwork=true)`), reason: conditions.ReasonAgentPodRejected, says: "set spec.hostNetwork of this Cluster to false"},
 		"a webhook that denies":            {in: awaited(withRefusal(`admission webhook "policy.example.com" denied the request: not on 2026-11-21`)), reason: conditions.ReasonAgentPodRejected, says: "admission webhook policy.example.com downstream denies"},
 		"a webhook that does not answer":   {in: awaited(withRefusal(`Internal error occurred: failed calling webhook "policy.example.com": failed to call webhook: Post "https://10.0.0.1": EOF`)), reason: conditions.ReasonAgentPodRejected, says: "admission webhook policy.example.com downstream has to admit"},
@@ -169,6 +177,7 @@ func TestDecide_NamesTheProblemOfThePod(t *testing.T) {
 		"unschedulable for long":           {in: awaited(withPods(pod("p", unschedulable))), reason: conditions.ReasonAgentPodRejected, says: "the agent's pod cannot be scheduled"},
 		"unschedulable for a moment":       {in: early(awaited(withPods(pod("p", unschedulable))))},
 		"image pull backoff":               {in: waiting("ImagePullBackOff"), reason: conditions.ReasonAgentPodFailing, says: "image registry.example/agent:v1 cannot be pulled"},
+		"image pull backoff of a sidecar":  {in: awaited(withPods(pod("p", sidecarWaits("ImagePullBackOff")))), reason: conditions.ReasonAgentPodFailing, says: "a container that the cluster has added to the agent's pod does not run"},
 		"invalid image name":               {in: waiting("InvalidImageName"), reason: conditions.ReasonAgentPodFailing, says: "cannot be pulled"},
 		"failed image pull, for a moment":  {in: early(waiting("ErrImagePull"))},
 		"failed image pull, for long":      {in: waiting("ErrImagePull"), reason: conditions.ReasonAgentPodFailing, says: "can reach the registry"},

@@ -50,7 +50,11 @@ func troubleOf(in Input, pod *corev1.Pod) (reason, message string) {
 		if container.State.Waiting == nil {
 			continue
 		}
-		if reason, message := waiting(in, container.State.Waiting.Reason, early); reason != "" {
+		reason, message := waiting(in, container.State.Waiting.Reason, early)
+		if reason != "" && !strings.HasPrefix(container.Name, names.Agent) {
+			message = fmt.Sprintf("a container that the cluster has added to the agent's pod does not run: to see which and why, run on the downstream cluster: kubectl describe pod -n %s -l app=%s; exempt the agent's namespace from its injection, or repair it", in.Namespace, names.Agent)
+		}
+		if reason != "" {
 			return reason, message
 		}
 	}
@@ -146,7 +150,8 @@ func podRefused(text, namespace string) (reason, message string, repair Repair) 
 	if match := podSecurity.FindStringSubmatch(text); match != nil && strings.Contains(text, "hostNetwork=true") {
 		return say("namespace %s allows only pods of Pod Security level %s, and the agent's pod uses the network of its node: set spec.hostNetwork of this Cluster to false if the cluster has a CNI without the agent; otherwise run on the cluster: kubectl label namespace %s --overwrite pod-security.kubernetes.io/enforce=privileged", namespace, match[1], namespace)
 	} else if match != nil {
-		return say("namespace %s allows only pods of Pod Security level %s, which the agent's pod does not meet: label the namespace with a lower level, or give the agent a namespace of its own in spec.agentNamespace", namespace, match[1])
+		lower := map[string]string{"restricted": "baseline", "baseline": "privileged"}[match[1]]
+		return say("namespace %s allows only pods of Pod Security level %s, which the agent's pod does not meet: run on the cluster: kubectl label namespace %s --overwrite pod-security.kubernetes.io/enforce=%s", namespace, match[1], namespace, lower)
 	}
 	if name, denies := admission(text); name != "" && denies {
 		return say("%s downstream denies the agent's pod: allow it; to see why, run on the downstream cluster: kubectl describe replicaset -n %s -l app=%s", name, namespace, names.Agent)

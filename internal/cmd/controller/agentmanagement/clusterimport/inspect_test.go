@@ -57,7 +57,7 @@ func podOf(state corev1.ContainerState) *corev1.Pod {
 	if state.Running != nil {
 		phase = corev1.PodRunning
 	}
-	return &corev1.Pod{ObjectMeta: here("fleet-agent-1"), Status: corev1.PodStatus{Phase: phase, ContainerStatuses: []corev1.ContainerStatus{{State: state}}}}
+	return &corev1.Pod{ObjectMeta: here("fleet-agent-1"), Status: corev1.PodStatus{Phase: phase, ContainerStatuses: []corev1.ContainerStatus{{Name: "fleet-agent", State: state}}}}
 }
 
 func runningPod() *corev1.Pod {
