@@ -36,6 +36,11 @@ func decideFormer(in Input) Outcome {
 	if obstacle := in.Secret.obstacle(in.Cluster); obstacle != "" {
 		return Outcome{Stage: Keeping, Reason: conditions.ReasonKubeconfigMissing, Message: obstacle}
 	}
+	return compareFormer(in)
+}
+
+// compareFormer decides by the identity of the new cluster. One that does not answer is asked again after a while.
+func compareFormer(in Input) Outcome {
 	switch again := in.Identity.At.Add(longestRefusal); {
 	case in.Identity.UID == in.Recorded:
 		return follow(in)

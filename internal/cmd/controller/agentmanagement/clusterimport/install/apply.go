@@ -165,8 +165,8 @@ func (d *Agent) removeLeftovers(ctx context.Context) error {
 	return nil
 }
 
-// leftover reports whether the agent in the default system namespace is of this hub, and of this Cluster or none, and whether it is
-// that of another hub or Cluster. Both are false if there is no agent, or one of unknown origin, which stays.
+// leftover reports whether the agent in the default system namespace is of this hub, and of this Cluster or none, and whether it
+// belongs to another hub or Cluster. Both are false if there is no agent, or one of unknown origin, which stays.
 // An agent that joined by itself, or that Rancher Fleet installed, has no mark of a hub, so its identity decides.
 func (d *Agent) leftover(ctx context.Context) (own, others bool, err error) {
 	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: names.SystemNamespace, Name: names.Agent}}
