@@ -166,7 +166,7 @@ func (d *Agent) removeLeftovers(ctx context.Context) error {
 }
 
 // leftover reports whether the agent in the default system namespace is of this hub, and of this Cluster or none, and whether it
-// belongs to another hub or Cluster. Both are false if there is no agent, or one of unknown origin, which stays.
+// belongs to another hub or Cluster. Both are false for a missing agent, and for one of unknown origin, which stays.
 // An agent that joined by itself, or that Rancher Fleet installed, has no mark of a hub, so its identity decides.
 func (d *Agent) leftover(ctx context.Context) (own, others bool, err error) {
 	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: names.SystemNamespace, Name: names.Agent}}
