@@ -37,7 +37,9 @@ type Store struct {
 }
 
 // IsUnstorable reports whether an error of Load or Save means that the agent may store its key nowhere.
-func IsUnstorable(err error) bool { return apierrors.IsForbidden(err) || isDenied(err) || errors.Is(err, ErrForeign) }
+func IsUnstorable(err error) bool {
+	return apierrors.IsForbidden(err) || isDenied(err) || errors.Is(err, ErrForeign)
+}
 
 // isDenied reports whether admission may have denied an object. Policies use code 422, and webhooks without a code 400.
 func isDenied(err error) bool { return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) }
