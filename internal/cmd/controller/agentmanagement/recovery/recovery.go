@@ -116,6 +116,8 @@ func (h *handler) onNamespace(ctx context.Context, name string, namespace *corev
 	}
 	if namespace == nil {
 		h.workspaces.Delete(name)
+		h.tokens.Delete(name)
+		h.app.Recoveries.Forget(name)
 	}
 	return nil
 }

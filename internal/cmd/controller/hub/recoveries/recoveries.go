@@ -195,6 +195,13 @@ func (r *Recoveries) readToken(ctx context.Context, account *corev1.ServiceAccou
 	return secret, nil
 }
 
+// Forget drops the token of a workspace that has gone.
+func (r *Recoveries) Forget(workspace string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.tokens, workspace)
+}
+
 // IsTokenOf reports whether a Secret is the token Secret of an account: the API server has filled it for this account.
 func IsTokenOf(secret *corev1.Secret, account *corev1.ServiceAccount) bool {
 	return secret != nil && secret.Type == corev1.SecretTypeServiceAccountToken &&

@@ -155,6 +155,24 @@ func TestWorkersThatNeedOneToken_ReadItOnce(t *testing.T) {
 	})
 }
 
+func TestTokenOfADeletedWorkspace_IsForgotten(t *testing.T) {
+	w := newWorld()
+	if err := w.EnsureToken(t.Context(), account("u1")); err != nil {
+		t.Fatal(err)
+	}
+	fill(t, w, "u1")
+	if _, err := w.Token(t.Context(), account("u1")); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.client.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("secrets"), "ws", "fleet-recovery-token"); err != nil {
+		t.Fatal(err)
+	}
+	w.Forget("ws")
+	if bearer, err := w.Token(t.Context(), account("u1")); !errors.Is(err, recoveries.ErrPending) {
+		t.Errorf("token of %d bytes and error %v, want %v", len(bearer), err, recoveries.ErrPending)
+	}
+}
+
 // fill fills the token Secret as the controller-manager does.
 func fill(t *testing.T, w *world, uid string) {
 	t.Helper()
