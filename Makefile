@@ -68,14 +68,17 @@ lab-down: ## End them, and remove all of them.
 # How many packages are tested at once. The processors are busy with as many packages as there are of them.
 ATONCE ?= $(shell getconf _NPROCESSORS_ONLN)
 
-# Tests write the controllers' requests here: outside of the checkout, because Go does not cache the result of a test that
-# has written a file in it. A new name is a new run of these tests.
+# Tests write the controllers' requests into a folder: outside of the checkout, because Go does not cache the result of a test
+# that has written a file in it. Each state of the checkout has a folder of its own, since Go's cache also has results of other
+# states, and a new name is a new run of these tests.
 RECORDED := bin/requests
+STATE = $(shell { git rev-parse 'HEAD^{tree}'; git status --porcelain; git diff HEAD; } 2>/dev/null | git hash-object --stdin)
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/fleet-hub
 
 test: ## Run every test but e2e/recovery: rules, controllers and user stories on real API servers.
 	@go run ./dev/plane/prebuild
-	@mkdir -p bin $(CACHE) && { [ -d "$$(cat $(RECORDED) 2>/dev/null)" ] || mktemp -d $(CACHE)/requests.XXXXXX >$(RECORDED); }
+	@mkdir -p bin $(CACHE) && last=$$(cat $(RECORDED) 2>/dev/null); \
+		case $$last in *.$(STATE)) [ -d "$$last" ];; *) false;; esac || { rm -rf "$$last"; mktemp -d $(CACHE)/requests.XXXXXX.$(STATE) >$(RECORDED); }
 	@FLEET_AUDIT_DIR="$$(cat $(RECORDED))" \
 		go tool -modfile=dev/tools/test/go.mod gotestsum --format pkgname --format-hide-empty-pkg -- $(TESTFLAGS) -p $(ATONCE) -timeout 40m $$(go list ./... | grep -v /e2e/recovery$$)
 	@cd dev/alerts && go test $(TESTFLAGS) -count=1 ./... # reads files outside of its module, which Go's cache does not compare
