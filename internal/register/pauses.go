@@ -36,7 +36,7 @@ func newRetries(random io.Reader) retries {
 		moves:           of(firstPause, time.Minute),             // no hub may run yet at the address in the bootstrap secret
 		credentialTests: of(100*time.Millisecond, 2*time.Second), // the rights of a new credential are being granted
 		repeats:         of(firstPause, 10*time.Minute),          // requests that are invalid, or whose credentials do not work
-		renewals:        of(5*time.Second, 10*time.Minute),       // a token lasts at least two minutes after its renewal is due
+		renewals:        of(5*time.Second, 10*time.Minute),       // shorter for a short token, see renew
 		recoveries:      of(firstRecoveryPause, longRecoveryPause),
 		keptLoads:       of(firstPause, time.Minute), // reads of the recovery Secret
 		refreshes:       of(firstRefreshPause, longRefreshPause),

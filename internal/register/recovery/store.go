@@ -38,10 +38,13 @@ type Store struct {
 
 // IsUnstorable reports whether an error of Load or Save means that the agent may store its key nowhere.
 func IsUnstorable(err error) bool {
-	return apierrors.IsForbidden(err) || isDenied(err) || errors.Is(err, ErrForeign)
+	return apierrors.IsForbidden(err) || errors.Is(err, errDenied) || errors.Is(err, ErrForeign)
 }
 
-// isDenied reports whether admission may have denied an object. Policies use code 422, and webhooks without a code 400.
+// errDenied means that admission has denied an object.
+var errDenied = errors.New("denied by admission")
+
+// isDenied reports whether admission may have denied a write. Policies use code 422, and webhooks without a code 400.
 func isDenied(err error) bool { return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) }
 
 // Load returns the agent's key and the valid values beside it. Load creates a missing key.
@@ -90,7 +93,7 @@ func (s Store) namespaces() []string { return []string{metav1.NamespaceSystem, s
 // isElsewhere reports whether an error means that the key may be in another namespace. After any other error it is
 // unknown whether there is a key, and a second one must not be created.
 func isElsewhere(err error) bool {
-	return answers.IsDeleted(err) || apierrors.IsForbidden(err) || errors.Is(err, ErrForeign)
+	return answers.IsDeleted(err) || apierrors.IsForbidden(err) || errors.Is(err, errDenied) || errors.Is(err, ErrForeign)
 }
 
 func (s Store) read(ctx context.Context, namespace string) (*corev1.Secret, error) {
@@ -112,6 +115,9 @@ func (s Store) read(ctx context.Context, namespace string) (*corev1.Secret, erro
 func (s Store) discard(ctx context.Context, secret *corev1.Secret) error {
 	found := metav1.Preconditions{UID: &secret.UID, ResourceVersion: &secret.ResourceVersion}
 	err := s.Local.CoreV1().Secrets(secret.Namespace).Delete(ctx, secret.Name, metav1.DeleteOptions{Preconditions: &found})
+	if isDenied(err) {
+		return fmt.Errorf("deleting the empty Secret %s/%s: %w: %w", secret.Namespace, secret.Name, errDenied, err)
+	}
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("deleting the empty Secret %s/%s: %w", secret.Namespace, secret.Name, err)
 	}
@@ -163,7 +169,7 @@ func (s Store) create(ctx context.Context, key identity.Key, kept protocol.Recov
 	data := map[string][]byte{protocol.RecoveryKeyKey: document}
 	maps.Copy(data, kept.Encode())
 	for _, namespace := range s.namespaces() {
-		if err = s.createIn(ctx, namespace, data); err == nil || !isElsewhere(err) && !isDenied(err) {
+		if err = s.createIn(ctx, namespace, data); err == nil || !isElsewhere(err) {
 			return err
 		}
 	}
@@ -176,6 +182,9 @@ func (s Store) createIn(ctx context.Context, namespace string, data map[string][
 	}, metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) { // a foreign Secret, or another replica was faster and its key is read next time
 		return fmt.Errorf("creating Secret %s/%s: %w", namespace, s.Name(), ErrForeign)
+	}
+	if isDenied(err) {
+		return fmt.Errorf("creating Secret %s/%s: %w: %w", namespace, s.Name(), errDenied, err)
 	}
 	if err != nil {
 		return fmt.Errorf("creating Secret %s/%s: %w", namespace, s.Name(), err)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -67,5 +68,32 @@ func TestKeyThatAdmissionDenies_IsStoredInTheNextNamespace(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// A proxy in front of the API server does not say whether there is a key.
+func TestReadThatIsRefused_DoesNotMeanThatNoKeyCanBeStored(t *testing.T) {
+	local := fake.NewClientset()
+	local.PrependReactor("get", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewBadRequest("no")
+	})
+	_, _, err := (recovery.Store{Local: local, Namespace: "agents", Log: slog.New(slog.DiscardHandler)}).Load(t.Context())
+	if err == nil || recovery.IsUnstorable(err) {
+		t.Errorf("error %v, want one after which the agent tries again", err)
+	}
+}
+
+func TestEmptySecretThatAdmissionKeeps_TheKeyIsStoredInTheNextNamespace(t *testing.T) {
+	store := recovery.Store{Namespace: "agents", Log: slog.New(slog.DiscardHandler)}
+	local := fake.NewClientset(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: store.Name()}, Type: corev1.SecretTypeOpaque})
+	local.PrependReactor("delete", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewBadRequest("denied")
+	})
+	store.Local = local
+	if _, _, err := store.Load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := local.CoreV1().Secrets("agents").Get(t.Context(), store.Name(), metav1.GetOptions{}); err != nil {
+		t.Errorf("the key is not in the agent's namespace: %v", err)
 	}
 }
