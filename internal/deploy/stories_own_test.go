@@ -567,6 +567,7 @@ spec:
 	}
 	l.expectStatus("fleet-agent-east", reported)
 	l.halt()
+	l.patchStatus("fleet-agent-east", `{"status":{"conditions":null}}`)
 	l.start()
 	l.expectStatus("fleet-agent-east", reported)
 	own.Files["thing.yaml"] = strings.Replace(own.Files["thing.yaml"], ", new: 2", "", 1)

@@ -45,8 +45,8 @@ func newAttempt(ctx context.Context, leases coordinationv1client.LeaseInterface,
 	return a
 }
 
-// begin reports whether the work may start. It may not if the attempt was ended during the election. Then the
-// elector releases the lease, and the next attempt acquires it.
+// begin reports whether the work may start. It may not if the attempt was ended during the election. Then the next
+// attempt finds that this process holds the lease, and goes on with it.
 func (a *attempt) begin() bool { return a.state.CompareAndSwap(waiting, leading) }
 
 // standBy is called when another process is seen leading.

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,11 +22,16 @@ import (
 // unrenewable is an API server on which renewals fail while the lease can be read and released.
 type unrenewable struct {
 	overloaded
-	renew func(request *http.Request) (*http.Response, error) // nil renews
+	renew atomic.Pointer[renewing] // nil renews
 }
 
+type renewing func(request *http.Request) (*http.Response, error)
+
+func (u *unrenewable) renews(as renewing) { u.renew.Store(&as) }
+
 func (u *unrenewable) RoundTrip(request *http.Request) (*http.Response, error) {
-	if request.Method != http.MethodPut || u.renew == nil {
+	renew := u.renew.Load()
+	if request.Method != http.MethodPut || renew == nil {
 		return u.overloaded.RoundTrip(request)
 	}
 	body, err := io.ReadAll(request.Body)
@@ -37,7 +43,7 @@ func (u *unrenewable) RoundTrip(request *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	if *sent.Spec.HolderIdentity != "" {
-		return u.renew(request)
+		return (*renew)(request)
 	}
 	request.Body = io.NopCloser(strings.NewReader(string(body)))
 	return u.overloaded.RoundTrip(request)
@@ -70,7 +76,7 @@ func TestLostLease_IsReleasedOnlyAfterTheWork(t *testing.T) {
 				one := server.election("one")
 				began := time.Now()
 				err := Lead(t.Context(), one, func(ctx context.Context) error {
-					server.renew = refuse
+					server.renews(refuse)
 					<-ctx.Done()
 					if after := time.Since(began); after > chartRetry+chartDeadline+time.Second {
 						t.Errorf("the work was canceled after %s", after)
@@ -111,7 +117,7 @@ func TestFrozenRenewal_SuccessorKeepsTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := &unrenewable{}
 		err := Lead(t.Context(), server.election("one"), func(ctx context.Context) error {
-			server.renew = func(request *http.Request) (*http.Response, error) {
+			server.renews(func(request *http.Request) (*http.Response, error) {
 				<-time.After(chartDeadline + time.Second) // frozen: the context has ended, too
 				if server.history() == "one" {
 					server.mu.Lock()
@@ -121,7 +127,7 @@ func TestFrozenRenewal_SuccessorKeepsTheLease(t *testing.T) {
 					server.note(next)
 				}
 				return nil, request.Context().Err()
-			}
+			})
 			<-ctx.Done()
 			return ctx.Err()
 		})
